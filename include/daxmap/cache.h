@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table in the guest's seat: whoever uses the window itself asks for bytes of a file and
+ * gets a pointer; the table picks the slot, keeps what is warm, and reclaims what is idle.
+ * Each slot is slot_size bytes of the window.
+ *
+ * Threads: any. RCU: not inside a read section; no registration.
+ */
+#ifndef DAXMAP_CACHE_H
+#define DAXMAP_CACHE_H
+
+#include <daxmap/table.h>
+
+struct dm_cache;
+
+/**
+ * struct dm_cache_config - zero means the default
+ * @slot_size: bytes, a power of two >= the driver's granule; 2 MiB
+ * @free_low: percent of slots free below which the worker reclaims; 10
+ * @free_high: percent up to which it does; 20
+ * @remove_early: 1: unmap victims ahead of reuse, batched; -1: map over them; 0: measure both
+ *                and take the cheaper
+ * @wait_ms: how long a get waits for a slot when all are pinned, before -EBUSY; 1000
+ * @fifo: victims first-in first-out instead of clock
+ * @no_worker: reclaim only inline
+ * @vanilla: the published baseline for comparison: per-file lock held by readers against
+ *           reclaim, one unmap before each map, one at a time
+ */
+struct dm_cache_config {
+	uint64_t slot_size;
+	uint32_t free_low;
+	uint32_t free_high;
+	int remove_early;
+	uint32_t wait_ms;
+	bool fifo;
+	bool no_worker;
+	bool vanilla;
+};
+
+/**
+ * struct dm_ref - what a get returns
+ * @addr: the bytes asked for
+ * @len: how many of them are there; may be less than asked (never crosses a slot)
+ * @range: the table's own
+ */
+struct dm_ref {
+	void *addr;
+	uint64_t len;
+	void *range;
+};
+
+/** dm_cache_new() - as dm_table_new(); the driver must have a base address. */
+struct dm_cache *dm_cache_new(struct dm_window *window, const struct dm_file_provider *provider,
+			      const struct dm_cache_config *config);
+/** dm_cache_free() - no ref may be out. Unmaps what is mapped unless the channel is broken. */
+void dm_cache_free(struct dm_cache *c);
+
+/**
+ * dm_cache_get() - pins @len bytes of @file at @offset
+ *
+ * A hit takes no lock. A miss maps the slot around @offset and blocks while the driver works.
+ * Returns 0, -EBUSY (all slots pinned for wait_ms), -EPIPE, -EACCES, or what provider or driver
+ * said.
+ */
+int dm_cache_get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
+		 bool write, struct dm_ref *ref);
+/** dm_cache_try_get() - as get, but -EAGAIN instead of mapping; never blocks. */
+int dm_cache_try_get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
+		     bool write, struct dm_ref *ref);
+void dm_cache_put(struct dm_cache *c, struct dm_ref *ref);
+
+/** dm_cache_flush_file() - drops every idle range of @file; -EBUSY when some were pinned. */
+int dm_cache_flush_file(struct dm_cache *c, struct dm_file_key file);
+/** dm_cache_forget() - forgets every range without a word to the driver (session gone). */
+void dm_cache_forget(struct dm_cache *c);
+void dm_cache_stats(struct dm_cache *c, struct dm_stats *out);
+
+#endif
