@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A FUSE session: decodes requests, dispatches them to the file system or to the DAX table, and
+ * writes the replies. Protocol: linux/fuse.h, up to 7.38 and what the guest offers.
+ */
+#ifndef DAXMAP_FUSE_SESSION_H
+#define DAXMAP_FUSE_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fs.h"
+#include "util_gvec.h"
+
+struct dm_table;
+struct fuse_session;
+
+/**
+ * struct fuse_request - one request, embedded in memory that the transport keeps until @done
+ * @out: what the guest sent; @in: where the reply goes
+ * @queue: index of the queue it came by (0 is hiprio)
+ * @done: called exactly once, from any thread, when the reply is written; @len is its size, 0
+ *        where FUSE sends none (FORGET)
+ * @parked: tells the transport that the request waits for the VMM's back-end channel
+ *
+ * The rest of the structure is the session's own.
+ */
+struct fuse_request {
+	struct util_gvec out;
+	struct util_gvec in;
+	unsigned int queue;
+	void (*done)(struct fuse_request *r, size_t len);
+	void (*parked)(struct fuse_request *r, bool parked);
+	/* private */
+	struct fuse_session *session;
+	uint64_t priv[24];
+};
+
+/** enum fuse_dax_mode - who decides which files the guest maps */
+enum fuse_dax_mode {
+	FUSE_DAX_NONE,	/* no window: nothing is offered */
+	FUSE_DAX_INODE, /* per file, by FUSE_ATTR_DAX */
+	FUSE_DAX_ALWAYS,
+};
+
+/**
+ * struct fuse_config - constant for the life of a session
+ * @fs: the share; borrowed
+ * @table: the DAX table, or NULL when there is no window; borrowed
+ * @num_queues: hiprio + request queues
+ * @pool_size: threads per queue at most; 0 = everything in the queue's thread; -1 = automatic
+ * @dax_file: may this file be mapped (asked for each reply that carries attributes)? NULL = no
+ * @prepare_init: called before INIT or DESTROY is answered, with nothing else running
+ */
+struct fuse_config {
+	struct fs *fs;
+	struct dm_table *table;
+	unsigned int num_queues;
+	int pool_size;
+	enum fuse_dax_mode dax;
+	uint64_t window_size;
+	bool (*dax_file)(void *ctx, const struct fs_attr *attr);
+	void *dax_ctx;
+	double attr_timeout;  /* seconds */
+	double entry_timeout; /* seconds */
+	enum fs_cache_mode cache;
+	bool readonly;
+	bool writeback;
+	bool allow_mmap;
+	bool xattr;
+	bool posix_acl;
+	bool flock;
+	bool posix_lock;
+	bool killpriv_v2;
+	bool readdirplus;
+	bool announce_submounts;
+	uint32_t max_write; /* bytes; default 1 MiB */
+	void (*pool_thread_start)(void *ctx, unsigned int queue);
+	void *pool_ctx;
+};
+
+struct fuse_session *fuse_session_new(const struct fuse_config *config);
+/** fuse_session_free() - no request may be under way. */
+void fuse_session_free(struct fuse_session *s);
+
+/**
+ * fuse_session_handle() - takes a request over; r->done will be called
+ *
+ * In the queue's thread. Runs what will not block right here; the rest goes to the queue's pool.
+ */
+void fuse_session_handle(struct fuse_session *s, struct fuse_request *r);
+
+/** fuse_session_reset() - the guest has gone (reset, disconnect): as DESTROY, without a reply.
+ * Waits for requests under way; not from a queue or main thread that they wait for. */
+void fuse_session_reset(struct fuse_session *s);
+
+/** fuse_session_table() - publishes another table (NULL: DAX has ended); RCU inside. */
+void fuse_session_set_table(struct fuse_session *s, struct dm_table *table);
+
+/** struct fuse_op_stats - what one opcode did */
+struct fuse_op_stats {
+	const char *name;
+	uint64_t count;
+	uint64_t errors;
+	uint64_t offloaded;
+};
+/** fuse_session_op_stats() - row @i of the opcode table; false beyond the last. */
+bool fuse_session_op_stats(struct fuse_session *s, unsigned int i, struct fuse_op_stats *out);
+
+#endif
