@@ -4,6 +4,8 @@
 
 #include <glib.h>
 
+#include "util_lock.h"
+
 char util_rcu_grace;
 
 static inline void tsan_release(void *p)
@@ -41,17 +43,57 @@ void util_rcu_call(struct util_rcu_head *head, void (*fn)(struct util_rcu_head *
 	urcu_bp_call_rcu(&head->head, run_callback);
 }
 
+/*
+ * urcu_bp_barrier() hands heap memory between threads inside liburcu, out of TSan's sight. One
+ * default call_rcu thread runs all callbacks in order, so a callback of our own is a barrier.
+ */
+struct barrier {
+	struct util_rcu_head head;
+	struct util_mutex lock;
+	struct util_cond passed;
+	bool done;
+};
+
+static void pass_barrier(struct util_rcu_head *head)
+{
+	struct barrier *b = caa_container_of(head, struct barrier, head);
+
+	util_mutex_lock(&b->lock);
+	b->done = true;
+	util_cond_signal(&b->passed);
+	util_mutex_unlock(&b->lock);
+}
+
 void util_rcu_barrier(void)
 {
-	urcu_bp_barrier();
+	struct barrier b = {.done = false};
+
+	util_mutex_init(&b.lock);
+	util_cond_init(&b.passed);
+	util_rcu_call(&b.head, pass_barrier);
+	util_mutex_lock(&b.lock);
+	while (!b.done)
+		util_cond_wait(&b.passed, &b.lock);
+	util_mutex_unlock(&b.lock);
+	util_cond_destroy(&b.passed);
+	util_mutex_destroy(&b.lock);
 	tsan_acquire(&util_rcu_grace);
 }
 
+/*
+ * Resizing runs on a thread of liburcu's own with heap memory handed over out of TSan's sight:
+ * under TSan the tables keep the size they are born with.
+ */
+#ifdef DAXMAPD_TSAN
+#define LFHT_FLAGS 0
+#else
+#define LFHT_FLAGS (CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING)
+#endif
+
 struct cds_lfht *util_lfht_new(unsigned long min_buckets)
 {
-	struct cds_lfht *ht = cds_lfht_new_flavor(min_buckets, min_buckets, 0,
-						  CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING,
-						  &urcu_bp_flavor, NULL);
+	struct cds_lfht *ht =
+		cds_lfht_new_flavor(min_buckets, min_buckets, 0, LFHT_FLAGS, &urcu_bp_flavor, NULL);
 
 	if (!ht)
 		g_error("cds_lfht_new: out of memory");
