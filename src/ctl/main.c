@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-int main(void)
+#include "ctl_common.h"
+
+int main(int argc, char **argv)
 {
-	return 0;
+	return ctl_run(argc, argv);
 }

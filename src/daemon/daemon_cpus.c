@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon_cpus.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include <glib.h>
+
+/* syscalls: sched_setaffinity */
+
+static bool parse_range(const char *text, cpu_set_t *set)
+{
+	g_auto(GStrv) ends = g_strsplit(text, "-", 2);
+	guint64 first, last;
+
+	if (!ends[0] || !g_ascii_string_to_unsigned(ends[0], 10, 0, CPU_SETSIZE - 1, &first, NULL))
+		return false;
+	last = first;
+	if (ends[1] &&
+	    !g_ascii_string_to_unsigned(ends[1], 10, first, CPU_SETSIZE - 1, &last, NULL))
+		return false;
+	for (guint64 cpu = first; cpu <= last; cpu++)
+		CPU_SET(cpu, set);
+	return true;
+}
+
+static bool parse_list(const char *text, cpu_set_t *set)
+{
+	g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
+
+	CPU_ZERO(set);
+	for (char **r = ranges; *r; r++)
+		if (!parse_range(*r, set))
+			return false;
+	return ranges[0] != NULL;
+}
+
+bool daemon_cpus_valid(const char *lists)
+{
+	g_auto(GStrv) parts = NULL;
+	cpu_set_t set;
+
+	if (strcmp(lists, "auto") == 0)
+		return true;
+	parts = g_strsplit(lists, ":", -1);
+	for (char **p = parts; *p; p++)
+		if (!parse_list(*p, &set))
+			return false;
+	return parts[0] != NULL;
+}
+
+/* The @n-th CPU of those that this process may use, counting round. */
+static bool nth_cpu(unsigned int n, cpu_set_t *out)
+{
+	cpu_set_t ours;
+	int count;
+
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return false;
+	count = CPU_COUNT(&ours);
+	if (count == 0)
+		return false;
+	n %= (unsigned int)count;
+	for (unsigned int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &ours) || n-- > 0)
+			continue;
+		CPU_ZERO(out);
+		CPU_SET(cpu, out);
+		return true;
+	}
+	return false;
+}
+
+bool daemon_cpus_bind(const char *lists, unsigned int queue)
+{
+	g_auto(GStrv) parts = NULL;
+	cpu_set_t set;
+
+	if (!lists)
+		return true;
+	if (strcmp(lists, "auto") == 0) {
+		if (!nth_cpu(queue, &set))
+			return false;
+	} else {
+		parts = g_strsplit(lists, ":", -1);
+		if (!parse_list(parts[queue % g_strv_length(parts)], &set))
+			return false;
+	}
+	return sched_setaffinity(0, sizeof(set), &set) == 0;
+}

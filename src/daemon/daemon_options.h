@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: one table is the source of the parser, of --help and of the checks. */
+#ifndef DAXMAP_DAEMON_OPTIONS_H
+#define DAXMAP_DAEMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <glib.h>
+
+#include <daxmap/table.h>
+
+#include "daemon_log.h"
+#include "fs.h"
+#include "fuse_session.h"
+#include "sandbox.h"
+
+#define DAEMON_GRANULE (2ull << 20) /* what a Linux guest maps at a time */
+
+enum daemon_slots {
+	DAEMON_SLOTS_REFUSE,
+	DAEMON_SLOTS_ACK,
+};
+
+enum daemon_dialect {
+	DAEMON_DIALECT_SHMEM,
+	DAEMON_DIALECT_FS_MAP,
+};
+
+/** enum daemon_dax - what --dax says */
+enum daemon_dax {
+	DAEMON_DAX_INODE,
+	DAEMON_DAX_ALWAYS,
+	DAEMON_DAX_NEVER,
+};
+
+/**
+ * struct daemon_config - the command line, checked
+ *
+ * Strings are owned. Choices are ints that hold the enum named beside them, for the table's sake.
+ */
+struct daemon_config {
+	char *socket_path;
+	int64_t fd; /* listening socket; -1 = none */
+	char *socket_group;
+	char *control_path;
+	bool persistent;
+
+	char *shared_dir;
+	char *tag;
+	int cache; /* enum fs_cache_mode */
+	bool readonly;
+	bool writeback;
+	bool allow_mmap;
+	bool allow_direct_io;
+	bool xattr;
+	bool posix_acl;
+	bool announce_submounts;
+	bool killpriv_v2;
+	bool readdirplus;
+	bool flock;
+	bool posix_lock;
+
+	uint64_t cache_size; /* bytes; 0 = no window */
+	int dax;	     /* enum daemon_dax */
+	int dialect;	     /* enum daemon_dialect */
+	int slots;	     /* enum daemon_slots */
+	int64_t max_mappings;
+	int manager; /* enum dm_manager */
+
+	int64_t num_request_queues;
+	int64_t thread_pool_size; /* -1 = automatic */
+	char *queue_cpus;
+	int64_t poll_us;
+
+	int sandbox; /* enum sandbox_mode */
+	int seccomp; /* enum sandbox_seccomp_mode */
+	char *modcaps;
+	int64_t rlimit_nofile; /* -1 = as far as allowed */
+
+	int log_level; /* enum daemon_log_level */
+	bool syslog;
+
+	bool print_capabilities;
+	bool version;
+	bool help;
+};
+
+#define DAEMON_OPTION_ERROR (daemon_option_error_quark())
+GQuark daemon_option_error_quark(void);
+
+void daemon_config_init(struct daemon_config *c);
+void daemon_config_clear(struct daemon_config *c);
+
+/**
+ * daemon_options_parse() - reads the command line into @c (initialised)
+ *
+ * False with @error: one sentence with the option, the value and what is allowed. What is
+ * required is only checked where none of --help, --version, --print-capabilities is given.
+ */
+bool daemon_options_parse(struct daemon_config *c, int argc, char **argv, GError **error);
+
+/** daemon_options_help() - the text of --help; the caller frees it. */
+char *daemon_options_help(void);
+
+/** daemon_options_warnings() - what is legal but will disappoint; NULL-terminated, may be
+ * empty; the caller frees it. */
+GStrv daemon_options_warnings(const struct daemon_config *c);
+
+/** daemon_config_slots() - how many slots of the granule the window has. */
+uint64_t daemon_config_slots(const struct daemon_config *c);
+
+#endif

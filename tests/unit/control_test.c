@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The control socket against clients of every kind, and the socket files themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <glib.h>
+#include <glib/gstdio.h>
+
+#include "ctl_client.h"
+#include "daemon_control.h"
+#include "daemon_socket.h"
+
+struct fixture {
+	char *dir;
+	char *path;
+	struct daemon_socket socket;
+	struct daemon_control *control;
+};
+
+static JsonNode *run_echo(void *ctx, JsonObject *request, GError **error)
+{
+	JsonNode *n = json_node_new(JSON_NODE_VALUE);
+
+	json_node_set_int(n, 42);
+	return n;
+}
+
+static JsonNode *run_fail(void *ctx, JsonObject *request, GError **error)
+{
+	g_set_error(error, DAEMON_CONTROL_ERROR, 1, "not today");
+	return NULL;
+}
+
+static JsonNode *run_big(void *ctx, JsonObject *request, GError **error)
+{
+	JsonNode *n = json_node_new(JSON_NODE_VALUE);
+	g_autofree char *text = g_strnfill(4 << 20, 'x');
+
+	json_node_set_string(n, text);
+	return n;
+}
+
+static const struct daemon_control_command commands[] = {
+	{"echo", run_echo},
+	{"fail", run_fail},
+	{"big", run_big},
+};
+
+static void set_up(struct fixture *f, gconstpointer data)
+{
+	GError *error = NULL;
+
+	f->dir = g_dir_make_tmp("control-XXXXXX", NULL);
+	f->path = g_build_filename(f->dir, "c", NULL);
+	daemon_socket_init(&f->socket);
+	daemon_socket_listen(&f->socket, f->path, NULL, &error);
+	g_assert_no_error(error);
+	f->control = daemon_control_start(f->socket.fd, commands, G_N_ELEMENTS(commands), NULL);
+}
+
+static void tear_down(struct fixture *f, gconstpointer data)
+{
+	daemon_control_stop(f->control);
+	daemon_socket_remove(&f->socket);
+	daemon_socket_close(&f->socket);
+	g_assert_cmpint(g_rmdir(f->dir), ==, 0);
+	g_free(f->path);
+	g_free(f->dir);
+}
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	g_strlcpy(a.sun_path, path, sizeof(a.sun_path));
+	g_assert_cmpint(connect(fd, (struct sockaddr *)&a, sizeof(a)), ==, 0);
+	return fd;
+}
+
+static void say(int fd, const char *text, size_t len)
+{
+	g_assert_cmpint(send(fd, text, len, MSG_NOSIGNAL), ==, (int)len);
+}
+
+/* One line; NULL when the other side has closed. */
+static char *hear(int fd)
+{
+	GString *s = g_string_new(NULL);
+	char c;
+
+	for (;;) {
+		ssize_t n = read(fd, &c, 1);
+
+		if (n <= 0) {
+			g_string_free(s, TRUE);
+			return NULL;
+		}
+		if (c == '\n')
+			return g_string_free(s, FALSE);
+		g_string_append_c(s, c);
+	}
+}
+
+static void expect(int fd, const char *request, const char *words)
+{
+	g_autofree char *line = NULL;
+
+	say(fd, request, strlen(request));
+	line = hear(fd);
+	g_assert_nonnull(line);
+	if (!strstr(line, words))
+		g_error("\"%s\" does not say \"%s\"", line, words);
+}
+
+static void garbage_gets_an_error(struct fixture *f, gconstpointer data)
+{
+	static const char *const garbage[] = {
+		"hello\n",
+		"{\n",
+		"[]\n",
+		"null\n",
+		"42\n",
+		"\"stats\"\n",
+		"{\"command\":1}\n",
+		"{}\n",
+		"\xff\xfe\n",
+		"{\"command\":\n",
+		"{\"a\":{}}\n",
+		"[[[[[[[[[[[[[[\n",
+		"{\"command\":{}}\n",
+		" \n",
+	};
+	int fd = connect_to(f->path);
+
+	for (size_t i = 0; i < G_N_ELEMENTS(garbage); i++)
+		expect(fd, garbage[i], "\"ok\":false");
+	expect(fd, "{\"command\":\"nope\"}\n", "echo, fail, big");
+	expect(fd, "{\"command\":\"fail\"}\n", "not today");
+	expect(fd, "\n\n{\"command\":\"echo\"}\n", "42");
+	close(fd);
+}
+
+static void endless_line_is_cut_off(struct fixture *f, gconstpointer data)
+{
+	int fd = connect_to(f->path), other;
+	char chunk[512];
+
+	memset(chunk, 'x', sizeof(chunk));
+	for (int i = 0; i < 100; i++)
+		if (send(fd, chunk, sizeof(chunk), MSG_NOSIGNAL) < 0)
+			break;
+	g_assert_null(hear(fd));
+	close(fd);
+	other = connect_to(f->path);
+	expect(other, "{\"command\":\"echo\"}\n", "42");
+	close(other);
+}
+
+static void request_in_pieces_and_in_a_heap(struct fixture *f, gconstpointer data)
+{
+	const char *request = "{\"command\":\"echo\"}\n";
+	g_autoptr(GString) heap = g_string_new(NULL);
+	int fd = connect_to(f->path);
+
+	for (size_t i = 0; request[i]; i++)
+		say(fd, request + i, 1);
+	g_free(hear(fd));
+	for (int i = 0; i < 50; i++)
+		g_string_append(heap, request);
+	say(fd, heap->str, heap->len);
+	for (int i = 0; i < 50; i++) {
+		g_autofree char *line = hear(fd);
+
+		g_assert_cmpstr(line, ==, "{\"ok\":true,\"result\":42}");
+	}
+	close(fd);
+}
+
+static void client_that_never_reads_blocks_nobody(struct fixture *f, gconstpointer data)
+{
+	const char *big = "{\"command\":\"big\"}\n";
+	int lazy[DAEMON_CONTROL_CLIENTS_MAX], fd;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(lazy); i++) {
+		lazy[i] = connect_to(f->path);
+		say(lazy[i], big, strlen(big));
+	}
+	fd = connect_to(f->path);
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
+	for (size_t i = 0; i < G_N_ELEMENTS(lazy); i++)
+		close(lazy[i]);
+}
+
+static void many_clients_come_and_go(struct fixture *f, gconstpointer data)
+{
+	for (int i = 0; i < 500; i++) {
+		int fd = connect_to(f->path);
+
+		if (i % 3 == 0)
+			expect(fd, "{\"command\":\"echo\"}\n", "42");
+		else if (i % 3 == 1)
+			say(fd, "{\"comm", 7);
+		close(fd);
+	}
+}
+
+static void big_answer_arrives_whole(struct fixture *f, gconstpointer data)
+{
+	GError *error = NULL;
+	struct ctl_client *c = ctl_client_connect(f->path, &error);
+	JsonNode *n;
+
+	g_assert_no_error(error);
+	n = ctl_client_call(c, "big", &error);
+	g_assert_no_error(error);
+	g_assert_cmpuint(strlen(json_node_get_string(n)), ==, 4 << 20);
+	json_node_unref(n);
+	g_assert_null(ctl_client_call(c, "fail", &error));
+	g_assert_nonnull(strstr(error->message, "not today"));
+	g_clear_error(&error);
+	ctl_client_free(c);
+}
+
+static void client_names_what_is_wrong(struct fixture *f, gconstpointer data)
+{
+	g_autofree char *gone = g_build_filename(f->dir, "gone", NULL);
+	g_autoptr(GError) e1 = NULL, e2 = NULL;
+
+	g_assert_null(ctl_client_connect(gone, &e1));
+	g_assert_nonnull(strstr(e1->message, gone));
+	g_assert_null(ctl_client_connect("", &e2));
+	g_assert_nonnull(strstr(e2->message, "--control-path"));
+}
+
+static void socket_is_ours_alone(struct fixture *f, gconstpointer data)
+{
+	struct stat st;
+
+	g_assert_cmpint(stat(f->path, &st), ==, 0);
+	g_assert_cmpuint(st.st_mode & 07777, ==, 0600);
+}
+
+static void live_socket_is_refused_undisturbed(struct fixture *f, gconstpointer data)
+{
+	int fd = connect_to(f->path);
+	pid_t pid;
+	int status;
+
+	/* From another process: flock knows owners by open file, but so it is in real life. */
+	pid = fork();
+	if (pid == 0) {
+		struct daemon_socket s;
+		GError *error = NULL;
+
+		daemon_socket_init(&s);
+		if (daemon_socket_listen(&s, f->path, NULL, &error))
+			_exit(1);
+		_exit(strstr(error->message, "another daemon") ? 0 : 2);
+	}
+	g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+	g_assert_cmpint(status, ==, 0);
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
+	fd = connect_to(f->path);
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
+}
+
+static void foreign_live_socket_is_refused(struct fixture *f, gconstpointer data)
+{
+	g_autofree char *path = g_build_filename(f->dir, "foreign", NULL);
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct daemon_socket s;
+	GError *error = NULL;
+
+	g_strlcpy(a.sun_path, path, sizeof(a.sun_path));
+	g_assert_cmpint(bind(fd, (struct sockaddr *)&a, sizeof(a)), ==, 0);
+	g_assert_cmpint(listen(fd, 1), ==, 0);
+	daemon_socket_init(&s);
+	g_assert_false(daemon_socket_listen(&s, path, NULL, &error));
+	g_assert_nonnull(strstr(error->message, "another daemon"));
+	g_clear_error(&error);
+	close(fd);
+	/* Now it is stale. */
+	g_assert_true(daemon_socket_listen(&s, path, NULL, &error));
+	g_assert_no_error(error);
+	daemon_socket_remove(&s);
+	daemon_socket_close(&s);
+}
+
+static void file_in_the_way_is_kept(struct fixture *f, gconstpointer data)
+{
+	g_autofree char *path = g_build_filename(f->dir, "file", NULL);
+	struct daemon_socket s;
+	GError *error = NULL;
+
+	g_assert_true(g_file_set_contents(path, "mine", 4, NULL));
+	daemon_socket_init(&s);
+	g_assert_false(daemon_socket_listen(&s, path, NULL, &error));
+	g_assert_nonnull(strstr(error->message, "not a socket"));
+	g_clear_error(&error);
+	g_assert_true(g_file_test(path, G_FILE_TEST_EXISTS));
+	g_unlink(path);
+}
+
+static void group_gets_the_socket(struct fixture *f, gconstpointer data)
+{
+	g_autofree char *path = g_build_filename(f->dir, "g", NULL);
+	g_autofree char *gid = g_strdup_printf("%u", (unsigned int)getegid());
+	struct daemon_socket s;
+	GError *error = NULL;
+	struct stat st;
+
+	daemon_socket_init(&s);
+	g_assert_false(daemon_socket_listen(&s, path, "no-such-group-here", &error));
+	g_assert_nonnull(strstr(error->message, "--socket-group"));
+	g_clear_error(&error);
+	g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
+	g_assert_true(daemon_socket_listen(&s, path, gid, &error));
+	g_assert_cmpint(stat(path, &st), ==, 0);
+	g_assert_cmpuint(st.st_mode & 07777, ==, 0660);
+	daemon_socket_remove(&s);
+	daemon_socket_close(&s);
+}
+
+static void adopted_socket_must_listen(struct fixture *f, gconstpointer data)
+{
+	struct daemon_socket s;
+	GError *error = NULL;
+
+	daemon_socket_init(&s);
+	g_assert_false(daemon_socket_adopt(&s, STDIN_FILENO, &error));
+	g_assert_nonnull(strstr(error->message, "--fd"));
+	g_clear_error(&error);
+	g_assert_true(daemon_socket_adopt(&s, dup(f->socket.fd), &error));
+	daemon_socket_remove(&s);
+	daemon_socket_close(&s);
+	g_assert_true(g_file_test(f->path, G_FILE_TEST_EXISTS));
+}
+
+int main(int argc, char **argv)
+{
+	g_test_init(&argc, &argv, NULL);
+#define ADD(path, fn) g_test_add(path, struct fixture, NULL, set_up, fn, tear_down)
+	ADD("/control/garbage", garbage_gets_an_error);
+	ADD("/control/endless-line", endless_line_is_cut_off);
+	ADD("/control/pieces", request_in_pieces_and_in_a_heap);
+	ADD("/control/never-reads", client_that_never_reads_blocks_nobody);
+	ADD("/control/many", many_clients_come_and_go);
+	ADD("/control/big", big_answer_arrives_whole);
+	ADD("/control/client-errors", client_names_what_is_wrong);
+	ADD("/socket/mode", socket_is_ours_alone);
+	ADD("/socket/live", live_socket_is_refused_undisturbed);
+	ADD("/socket/foreign", foreign_live_socket_is_refused);
+	ADD("/socket/file", file_in_the_way_is_kept);
+	ADD("/socket/group", group_gets_the_socket);
+	ADD("/socket/adopt", adopted_socket_must_listen);
+	return g_test_run();
+}
