@@ -440,6 +440,24 @@ static bool check_together(struct daemon_config *c, GError **error)
 	return true;
 }
 
+/* GOption lets "--flag=value" pass for an option without a value. */
+static bool check_flag_values(char **args, GError **error)
+{
+	for (char **a = args; *a && strcmp(*a, "--") != 0; a++) {
+		const char *eq = strchr(*a, '=');
+		g_autofree char *name = NULL;
+		const struct option_row *r;
+
+		if (!eq || !g_str_has_prefix(*a, "--"))
+			continue;
+		name = g_strndup(*a + 2, (gsize)(eq - *a - 2));
+		r = find_row(name);
+		if (r && (r->kind == KIND_FLAG || r->kind == KIND_UNSET))
+			return refuse(error, name, eq + 1, "no value");
+	}
+	return true;
+}
+
 bool daemon_options_parse(struct daemon_config *c, int argc, char **argv, GError **error)
 {
 	g_autoptr(GOptionContext) ctx = make_context(c);
@@ -447,6 +465,8 @@ bool daemon_options_parse(struct daemon_config *c, int argc, char **argv, GError
 
 	for (int i = 0; i < argc; i++)
 		args[i] = g_strdup(argv[i]);
+	if (!check_flag_values(args, error))
+		return false;
 	if (!g_option_context_parse_strv(ctx, &args, error)) {
 		if (error && *error && (*error)->domain == G_OPTION_ERROR)
 			g_prefix_error(error, "%s", "command line: ");

@@ -78,7 +78,8 @@ static void every_bad_value_is_named(void)
 		g_autoptr(GError) error = NULL;
 		struct daemon_config c;
 
-		g_assert_false(parse(&c, bad[i].args, &error));
+		if (parse(&c, bad[i].args, &error))
+			g_error("case %zu passes: %s", i, bad[i].args);
 		g_assert_nonnull(error);
 		for (size_t w = 0; w < 4 && bad[i].words[w]; w++)
 			if (!strstr(error->message, bad[i].words[w]))
