@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daxmap/file.h"
 #include "fs.h"
 #include "util_gvec.h"
 
@@ -51,7 +52,12 @@ enum fuse_dax_mode {
  * @num_queues: hiprio + request queues
  * @pool_size: threads per queue at most; 0 = everything in the queue's thread; -1 = automatic
  * @dax_file: may this file be mapped (asked for each reply that carries attributes)? NULL = no
- * @prepare_init: called before INIT or DESTROY is answered, with nothing else running
+ * @dax_always_ok: FUSE_DAX_INODE: a guest that mounts with dax=always is welcome (every file can
+ *                 be mapped); else its INIT fails
+ * @remove_blocks: dm_host_remove() waits for the driver (DM_MANAGER_FORWARD)
+ * @attr_timeout, @entry_timeout: seconds; negative: by @cache (0, 1 or 86400)
+ * @pool_thread_start: first thing in each pool thread; @queue is num_queues for the threads that
+ *                     serve all queues (INIT and DESTROY, maps, lock waits)
  */
 struct fuse_config {
 	struct fs *fs;
@@ -60,10 +66,12 @@ struct fuse_config {
 	int pool_size;
 	enum fuse_dax_mode dax;
 	uint64_t window_size;
+	bool dax_always_ok;
+	bool remove_blocks;
 	bool (*dax_file)(void *ctx, const struct fs_attr *attr);
 	void *dax_ctx;
-	double attr_timeout;  /* seconds */
-	double entry_timeout; /* seconds */
+	double attr_timeout;
+	double entry_timeout;
 	enum fs_cache_mode cache;
 	bool readonly;
 	bool writeback;
@@ -91,12 +99,37 @@ void fuse_session_free(struct fuse_session *s);
  */
 void fuse_session_handle(struct fuse_session *s, struct fuse_request *r);
 
-/** fuse_session_reset() - the guest has gone (reset, disconnect): as DESTROY, without a reply.
- * Waits for requests under way; not from a queue or main thread that they wait for. */
+/** fuse_session_reset() - the guest has gone (reset, disconnect): as DESTROY, without a reply, and
+ * without a word to the VMM (dm_host_forget()). Waits for requests under way; not from a queue or
+ * main thread that they wait for. */
 void fuse_session_reset(struct fuse_session *s);
 
-/** fuse_session_table() - publishes another table (NULL: DAX has ended); RCU inside. */
+/**
+ * fuse_session_set_table() - publishes another table (NULL: DAX has ended)
+ *
+ * Returns when no request uses the old one any more, which is the caller's to free. Not from a
+ * thread that such a request may wait for (the vhost main channel), nor in an RCU read section.
+ */
 void fuse_session_set_table(struct fuse_session *s, struct dm_table *table);
+
+/** fuse_file_key() - how the table names the file of a node: what dm_file_provider.open gets */
+static inline struct dm_file_key fuse_file_key(uint64_t node)
+{
+	return (struct dm_file_key){.lo = node};
+}
+
+/**
+ * fuse_session_file_gone() - a node has gone and was unlinked: its lingering ranges go too
+ *
+ * For fs_hooks.node_gone, which must not block: the table is asked in a thread of the session.
+ */
+void fuse_session_file_gone(struct fuse_session *s, uint64_t node);
+
+/** fuse_session_guest_dax() - how the guest mounted, as its INIT showed; NONE before INIT */
+enum fuse_dax_mode fuse_session_guest_dax(struct fuse_session *s);
+
+/** fuse_session_threads() - threads in all pools now; those that idle leave after 5 s */
+unsigned int fuse_session_threads(struct fuse_session *s);
 
 /** struct fuse_op_stats - what one opcode did */
 struct fuse_op_stats {

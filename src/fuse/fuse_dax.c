@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * SETUPMAPPING and REMOVEMAPPING: checks what can be checked without the table, names the file,
+ * and asks the table. The guest gives an error straight to its application, so each kind of
+ * refusal is logged with its reason.
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "daxmap/table.h"
+#include "fuse_internal.h"
+#include "util_log.h"
+#include "util_overflow.h"
+
+#undef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "fuse"
+
+#define GRANULE (1u << FUSE_MAP_ALIGN_LOG2)
+#define NO_HANDLE UINT64_MAX
+
+static void log_refusal(const struct fuse_setupmapping_in *in, uint64_t node, int err)
+{
+	switch (err) {
+	case -ENOMEM:
+		util_log_once("mapping refused: as many are live as the VMM may have (node "
+			      "%" PRIu64 ")",
+			      node);
+		break;
+	case -EACCES:
+	case -EROFS:
+		util_log_once("mapping refused: node %" PRIu64 " can only be read", node);
+		break;
+	case -EPIPE:
+		util_log_once("mapping refused: the channel to the VMM is broken (node %" PRIu64
+			      ")",
+			      node);
+		break;
+	default:
+		util_log_once("mapping refused: node %" PRIu64 ", file offset %#" PRIx64
+			      ", %#" PRIx64 " bytes at %#" PRIx64 " of the window: %s",
+			      node, in->foffset, in->len, in->moffset, g_strerror(-err));
+	}
+}
+
+static int check_setup(struct fuse_session *s, const struct fuse_setupmapping_in *in)
+{
+	uint64_t end;
+
+	if (in->flags & ~(FUSE_SETUPMAPPING_FLAG_READ | FUSE_SETUPMAPPING_FLAG_WRITE))
+		return -EINVAL;
+	if (!in->len || !util_is_aligned(in->len | in->foffset | in->moffset, GRANULE))
+		return -EINVAL;
+	if (!util_add_u64(in->foffset, in->len, &end) || end > INT64_MAX)
+		return -EINVAL;
+	if (!util_range_inside(in->moffset, in->len, s->cfg.window_size))
+		return -EINVAL;
+	if (in->flags & FUSE_SETUPMAPPING_FLAG_WRITE && s->cfg.readonly)
+		return -EROFS;
+	return 0;
+}
+
+ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
+{
+	const struct fuse_setupmapping_in *in = fuse_args(c, struct fuse_setupmapping_in);
+	uint64_t node = c->st->h.nodeid;
+	struct fuse_table *t;
+	int err;
+
+	if (!c->s->dax)
+		return -ENOSYS;
+	err = check_setup(c->s, in);
+	if (!err && in->fh != NO_HANDLE)
+		err = fs_node_of_handle(c->s->cfg.fs, in->fh, &node);
+	if (!err) {
+		t = fuse_table_get(c->s);
+		err = t ? dm_host_setup(t->t, in->moffset, in->len, fuse_file_key(node),
+					in->foffset, in->flags & FUSE_SETUPMAPPING_FLAG_WRITE)
+			: -EPIPE;
+		fuse_table_put(c->s, t);
+	}
+	if (err)
+		log_refusal(in, node, err);
+	return err == -ERANGE ? -EINVAL : err;
+}
+
+/* Every entry is tried; the first error is the answer. */
+ssize_t fuse_op_removemapping(struct fuse_ctx *c)
+{
+	uint32_t count = fuse_args(c, struct fuse_removemapping_in)->count;
+	struct fuse_removemapping_one one;
+	struct fuse_table *t;
+	int first = 0;
+
+	if (!c->s->dax)
+		return -ENOSYS;
+	if (count > c->in.left / sizeof(one))
+		return -EINVAL;
+	t = fuse_table_get(c->s);
+	if (!t)
+		return -EPIPE;
+	for (; count; count--) {
+		int err = fuse_cursor_read(&c->in, &one, sizeof(one));
+
+		if (!err)
+			err = dm_host_remove(t->t, one.moffset, one.len);
+		if (err && !first)
+			first = err;
+	}
+	fuse_table_put(c->s, t);
+	return first;
+}

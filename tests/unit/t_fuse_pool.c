@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A pool makes threads when jobs wait, not more than it may, and none stay that have no work. */
+#include <glib.h>
+#include <sched.h>
+
+#include "fuse_policy.h"
+#include "fuse_pool.h"
+#include "util_lock.h"
+
+struct gate {
+	struct util_mutex m;
+	struct util_cond c;
+	unsigned int inside;
+	unsigned int done;
+	bool open;
+};
+
+struct gated_job {
+	struct fuse_job job;
+	struct gate *gate;
+};
+
+static void gate_run(struct fuse_job *job)
+{
+	struct gate *g = ((struct gated_job *)job)->gate;
+
+	util_mutex_lock(&g->m);
+	g->inside++;
+	util_cond_broadcast(&g->c);
+	while (!g->open)
+		util_cond_wait(&g->c, &g->m);
+	g->done++;
+	util_cond_broadcast(&g->c);
+	util_mutex_unlock(&g->m);
+}
+
+static void gate_init(struct gate *g)
+{
+	*g = (struct gate){0};
+	util_mutex_init(&g->m);
+	util_cond_init(&g->c);
+}
+
+static void gate_wait_inside(struct gate *g, unsigned int n)
+{
+	util_mutex_lock(&g->m);
+	while (g->inside < n)
+		util_cond_wait(&g->c, &g->m);
+	util_mutex_unlock(&g->m);
+}
+
+static void gate_open_and_wait(struct gate *g, unsigned int n)
+{
+	util_mutex_lock(&g->m);
+	g->open = true;
+	util_cond_broadcast(&g->c);
+	while (g->done < n)
+		util_cond_wait(&g->c, &g->m);
+	util_mutex_unlock(&g->m);
+}
+
+static void test_grows_to_its_cap(void)
+{
+	struct fuse_pool *p = fuse_pool_new("t", 3, 60000, NULL, NULL, 0);
+	struct gated_job jobs[5];
+	struct gate g;
+
+	gate_init(&g);
+	g_assert_cmpuint(fuse_pool_threads(p), ==, 0);
+	for (int i = 0; i < 5; i++) {
+		jobs[i] = (struct gated_job){{.run = gate_run}, &g};
+		fuse_pool_push(p, &jobs[i].job);
+	}
+	gate_wait_inside(&g, 3);
+	g_assert_cmpuint(fuse_pool_threads(p), ==, 3);
+	g_assert_cmpuint(fuse_pool_backlog(p), ==, 2);
+	gate_open_and_wait(&g, 5);
+	g_assert_cmpuint(fuse_pool_backlog(p), ==, 0);
+	fuse_pool_free(p);
+}
+
+static void test_shrinks_when_idle(void)
+{
+	struct fuse_pool *p = fuse_pool_new("t", 4, 1, NULL, NULL, 0);
+
+	for (int round = 0; round < 3; round++) {
+		struct gated_job jobs[4];
+		struct gate g;
+
+		gate_init(&g);
+		for (int i = 0; i < 4; i++) {
+			jobs[i] = (struct gated_job){{.run = gate_run}, &g};
+			fuse_pool_push(p, &jobs[i].job);
+		}
+		gate_wait_inside(&g, 4);
+		gate_open_and_wait(&g, 4);
+		while (fuse_pool_threads(p))
+			sched_yield();
+	}
+	fuse_pool_free(p);
+}
+
+struct counter_job {
+	struct fuse_job job;
+	unsigned int *n;
+};
+
+static void count_run(struct fuse_job *job)
+{
+	__atomic_add_fetch(((struct counter_job *)job)->n, 1, __ATOMIC_RELAXED);
+}
+
+static gpointer pusher(gpointer data)
+{
+	struct fuse_pool *p = ((void **)data)[0];
+	struct counter_job *jobs = ((void **)data)[1];
+
+	for (int i = 0; i < 5000; i++)
+		fuse_pool_push(p, &jobs[i].job);
+	return NULL;
+}
+
+static void test_every_job_runs_once(void)
+{
+	/* An idle time of 0: threads come and go all the time. */
+	struct fuse_pool *p = fuse_pool_new("t", 2, 0, NULL, NULL, 0);
+	struct counter_job *jobs[3];
+	void *args[3][2];
+	GThread *threads[3];
+	unsigned int n = 0;
+
+	for (int t = 0; t < 3; t++) {
+		jobs[t] = g_new0(struct counter_job, 5000);
+		for (int i = 0; i < 5000; i++)
+			jobs[t][i] = (struct counter_job){{.run = count_run}, &n};
+		args[t][0] = p;
+		args[t][1] = jobs[t];
+		threads[t] = g_thread_new("pusher", pusher, args[t]);
+	}
+	for (int t = 0; t < 3; t++)
+		g_thread_join(threads[t]);
+	fuse_pool_free(p);
+	g_assert_cmpuint(n, ==, 15000);
+	for (int t = 0; t < 3; t++)
+		g_free(jobs[t]);
+}
+
+static void test_policy_follows_what_it_sees(void)
+{
+	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
+	uint64_t now = 1000000000ull;
+
+	g_assert_true(fuse_policy_is_fast(p, 3, now));
+	fuse_policy_note(p, 3, 2000000, now);
+	g_assert_false(fuse_policy_is_fast(p, 3, now));
+	g_assert_true(fuse_policy_is_fast(p, 4, now));
+	for (int i = 0; i < 64; i++)
+		fuse_policy_note(p, 3, 5000, now);
+	g_assert_false(fuse_policy_is_fast(p, 3, now + 1));
+	g_assert_true(fuse_policy_is_fast(p, 3, now + 1000000000ull));
+	for (int i = 0; i < 64; i++)
+		fuse_policy_note(p, 3, 200000, now);
+	g_assert_false(fuse_policy_is_fast(p, 3, now + 1000000000ull));
+	g_free(p);
+}
+
+static void test_trust_is_per_object(void)
+{
+	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
+
+	for (int i = 0; i < 15; i++) {
+		fuse_policy_note_object(p, 16, 7, 3000);
+		g_assert_false(fuse_policy_trusts(p, 16, 7));
+	}
+	for (int i = 0; i < 3; i++)
+		fuse_policy_note_object(p, 16, 7, 3000);
+	g_assert_true(fuse_policy_trusts(p, 16, 7));
+	g_assert_false(fuse_policy_trusts(p, 16, 8));
+	g_assert_false(fuse_policy_trusts(p, 1, 7));
+	fuse_policy_note_object(p, 16, 7, 5000000);
+	g_assert_false(fuse_policy_trusts(p, 16, 7));
+	g_free(p);
+}
+
+int main(int argc, char **argv)
+{
+	g_test_init(&argc, &argv, NULL);
+	g_test_add_func("/fuse/pool/grows", test_grows_to_its_cap);
+	g_test_add_func("/fuse/pool/shrinks", test_shrinks_when_idle);
+	g_test_add_func("/fuse/pool/every-job-once", test_every_job_runs_once);
+	g_test_add_func("/fuse/policy/kind", test_policy_follows_what_it_sees);
+	g_test_add_func("/fuse/policy/object", test_trust_is_per_object);
+	return g_test_run();
+}
