@@ -8,7 +8,12 @@
  * up under RCU (util_rcu.h), with a reference per object: no operation takes a lock that an
  * operation on another file takes.
  *
- * Every function returns 0 (or a count) or a negative errno. Any thread.
+ * Every function returns 0 (or a count) or a negative errno. Any thread. A node id that names
+ * nothing is -ESTALE, a handle that names nothing, another kind or another node -EBADF.
+ *
+ * What depends on the thread (credentials, umask, CAP_FSETID, working directory) is changed for
+ * the calling thread only and, but for the last two, restored before returning. A thread that
+ * calls in here must not rely on relative paths.
  */
 #ifndef DAXMAP_FS_H
 #define DAXMAP_FS_H
@@ -111,7 +116,8 @@ struct fs_setattr {
  * struct fs_hooks - what the owner wants to know; any may be NULL
  * @node_gone: the last reference of a node has gone. @unlinked: it had no link left (best
  *             effort). May be called from any thread; no lock held.
- * @resized: a node's size was changed through this share (truncate, fallocate...) to @size.
+ * @resized: a node's size was set through this share (truncate, O_TRUNC, fallocate) to @size; not
+ *           called for writes.
  */
 struct fs_hooks {
 	void *ctx;
@@ -119,6 +125,7 @@ struct fs_hooks {
 	void (*resized)(void *ctx, uint64_t node, uint64_t size);
 };
 
+/** fs_new() - the descriptors of @config are taken over, also on failure (NULL, @error set) */
 struct fs *fs_new(const struct fs_config *config, const struct fs_hooks *hooks, GError **error);
 /** fs_free() - no operation may be under way. */
 void fs_free(struct fs *fs);
@@ -132,6 +139,9 @@ int fs_lookup(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *
 int fs_lookup_cached(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out);
 void fs_forget(struct fs *fs, uint64_t node, uint64_t nlookup);
 int fs_getattr(struct fs *fs, uint64_t node, bool has_handle, uint64_t handle, struct fs_attr *out);
+/** fs_getattr_cached() - as fs_getattr without a handle, but -EAGAIN where it could block (a file
+ * system that asks another process or machine) */
+int fs_getattr_cached(struct fs *fs, uint64_t node, struct fs_attr *out);
 int fs_setattr(struct fs *fs, uint64_t node, const struct fs_setattr *set, struct fs_attr *out);
 /** fs_readlink() - length of the target written to @buf (not terminated) */
 ssize_t fs_readlink(struct fs *fs, uint64_t node, char *buf, size_t size);
@@ -151,7 +161,9 @@ int fs_statfs(struct fs *fs, uint64_t node, struct statvfs *out);
 int fs_access(struct fs *fs, const struct fs_cred *c, uint64_t node, int mask);
 int fs_syncfs(struct fs *fs, uint64_t node);
 
-/* xattr */
+/* xattr; the calling thread's working directory becomes its own, in /proc/self/fd */
+/** FS_XATTR_ACL_KILL_SGID - in the @flags of fs_setxattr(): FUSE_SETXATTR_ACL_KILL_SGID */
+#define FS_XATTR_ACL_KILL_SGID (1 << 16)
 int fs_setxattr(struct fs *fs, uint64_t node, const char *name, const void *value, size_t size,
 		int flags);
 ssize_t fs_getxattr(struct fs *fs, uint64_t node, const char *name, void *value, size_t size);
@@ -175,12 +187,21 @@ enum fs_io_flags {
 	FS_IO_CACHE = 1u << 2,	      /* a page of the guest's write-back cache */
 };
 
-/** fs_read() - into @buf (all segments in RAM); bytes read; may be short only at end of file,
- * or with FS_IO_NOWAIT where the rest would block. The kernel's bound on segments is handled. */
+/**
+ * fs_read() - into @buf (all segments in RAM); bytes read; short only at end of file
+ *
+ * With FS_IO_NOWAIT: the whole answer without blocking, or -EAGAIN (part of @buf may have been
+ * written then). The kernel's bound on segments is handled. An error after a part is an error.
+ */
 ssize_t fs_read(struct fs *fs, uint64_t node, uint64_t handle, const struct util_gvec *buf,
 		uint64_t offset, uint32_t flags);
+/** fs_write() - bytes written; short only when the rest met an error (a full disk), which the next
+ * write will answer. FS_IO_NOWAIT as for fs_read(): on -EAGAIN write it all again. */
 ssize_t fs_write(struct fs *fs, uint64_t node, uint64_t handle, const struct util_gvec *buf,
 		 uint64_t offset, uint32_t flags);
+/** fs_nowait_useful() - false once it is known that FS_IO_NOWAIT always answers -EAGAIN for this
+ * file system (for writes, ext4) */
+bool fs_nowait_useful(struct fs *fs, uint64_t node, bool write);
 int fs_fallocate(struct fs *fs, uint64_t node, uint64_t handle, int mode, uint64_t offset,
 		 uint64_t len);
 off_t fs_lseek(struct fs *fs, uint64_t node, uint64_t handle, uint64_t offset, int whence);

@@ -114,19 +114,6 @@ void util_lfht_add(struct cds_lfht *ht, unsigned long hash, struct cds_lfht_node
 	cds_lfht_add(ht, hash, node);
 }
 
-struct cds_lfht_node *util_lfht_add_unique(struct cds_lfht *ht, unsigned long hash,
-					   cds_lfht_match_fct match, const void *key,
-					   struct cds_lfht_node *node)
-{
-	struct cds_lfht_node *found;
-
-	tsan_release(node);
-	found = cds_lfht_add_unique(ht, hash, match, key, node);
-	if (found != node)
-		tsan_acquire(found);
-	return found;
-}
-
 /*
  * The match function reads the key of a node that another thread added: the edge must stand
  * before the match runs, and only the node's address is known there. So the match is wrapped.
@@ -142,6 +129,25 @@ static int match_acquire(struct cds_lfht_node *node, const void *key)
 
 	tsan_acquire(node);
 	return c->match(node, c->key);
+}
+
+struct cds_lfht_node *util_lfht_add_unique(struct cds_lfht *ht, unsigned long hash,
+					   cds_lfht_match_fct match, const void *key,
+					   struct cds_lfht_node *node)
+{
+	struct cds_lfht_node *found;
+
+	tsan_release(node);
+#ifdef DAXMAPD_TSAN
+	struct match_ctx c = {match, key};
+
+	found = cds_lfht_add_unique(ht, hash, match_acquire, &c, node);
+#else
+	found = cds_lfht_add_unique(ht, hash, match, key, node);
+#endif
+	if (found != node)
+		tsan_acquire(found);
+	return found;
 }
 
 struct cds_lfht_node *util_lfht_lookup(struct cds_lfht *ht, unsigned long hash,
