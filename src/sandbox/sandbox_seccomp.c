@@ -5,6 +5,7 @@
  *
  * Threads may be made, processes not: clone() is allowed with CLONE_THREAD only. Its flags can be
  * seen in a register, those of clone3() cannot, so clone3() answers ENOSYS and libc falls back.
+ * unshare() may give a thread its own umask and working directory (fs_cred.c), and nothing else.
  */
 /*
  * libc: memory, threads, time, exit
@@ -109,6 +110,9 @@ static int add_rules(scmp_filter_ctx ctx)
 		err = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				       SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 #endif
+	if (!err)
+		err = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(unshare), 1,
+				       SCMP_A0(SCMP_CMP_EQ, CLONE_FS));
 	if (!err)
 		err = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 	return err;
