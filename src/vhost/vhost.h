@@ -34,6 +34,10 @@ struct vhost_backend;
  * @out: what the driver wrote for us (device-readable)
  * @in: where we answer (device-writable)
  * @queue: where it came from
+ * @error: 0, or what was wrong with the descriptors: -EFAULT (one points nowhere: @out or @in
+ *         end before it), -EINVAL (loop, too long, out of order, nested...: what was gathered
+ *         up to there). Answer the errno if the header is there and a reply fits, else give the
+ *         element back with 0 bytes.
  *
  * Owned by whoever got it from vhost_ops.request, until vhost_elem_done(). Keeps the guest
  * memory behind @out and @in mapped for as long. @ops.elem_priv bytes of the owner's follow:
@@ -43,6 +47,7 @@ struct vhost_elem {
 	struct util_gvec out;
 	struct util_gvec in;
 	struct vhost_queue *queue;
+	int error;
 };
 
 /** vhost_elem_priv() - the owner's bytes (vhost_config.elem_priv of them), aligned for anything;
@@ -62,7 +67,10 @@ void vhost_elem_done(struct vhost_elem *e, size_t len);
  * vhost_elem_parked() - says that the request now waits for the back-end channel
  *
  * Between parked(true) and parked(false) GET_VRING_BASE does not wait for this element: the
- * answer it waits for can only come after the main channel has answered.
+ * answer it waits for can only come after the main channel has answered. If the ring was stopped
+ * meanwhile, parked(false) puts other memory behind e->in (same segments, same lengths): what
+ * is written there reaches the guest when the ring goes on, and never after a reset. So build
+ * no cursor over e->in before parked(false) that has copied segment addresses.
  */
 void vhost_elem_parked(struct vhost_elem *e, bool parked);
 
@@ -95,8 +103,9 @@ struct vhost_region_info {
  * @thread_start: called first in each queue thread (naming, CPU binding); may be NULL.
  * @region: classifies a memory region; NULL = all RAM. Main thread; must not block. Called for
  *          each announcement, so it is also how the window driver learns that a map is committed.
- * @running: the device has started (first ring enabled) or stopped (all rings stopped, its
- *           requests done or parked). Main thread.
+ * @running: may requests be sent on the back-end channel? True when every ring that was set up is
+ *           enabled; false as soon as one of them is disabled or stopped, for that is how a
+ *           front-end begins to stop the device (its requests may still be under way). Main thread.
  * @reset: the device was reset: what the guest had is gone. Main thread; must not block: set a
  *         flag, or hand it to another thread.
  * @channel: the back-end channel has come (@b; valid until the call with NULL), or gone (NULL).
@@ -145,6 +154,17 @@ int vhost_dev_serve(struct vhost_dev *d, int fd);
 
 /** vhost_dev_stop() - makes vhost_dev_serve() return; any thread, async-signal-safe. */
 void vhost_dev_stop(struct vhost_dev *d);
+
+/**
+ * vhost_dev_set_window() - tells where the window lies in guest memory
+ * @guest_base: guest-physical address of window offset 0
+ *
+ * Only from vhost_ops.region (main thread), which knows it: the announced guest address less the
+ * offset at which the driver had the mapping placed. Descriptors in [base, base + window_size)
+ * become window segments from then on; before that they get -EFAULT. Where guest memory and window
+ * claim the same address, memory wins. Forgotten at the end of the session.
+ */
+void vhost_dev_set_window(struct vhost_dev *d, uint64_t guest_base);
 
 /** vhost_queue_index() - 0 is hiprio, 1.. are request queues. */
 unsigned int vhost_queue_index(const struct vhost_queue *q);

@@ -1,0 +1,804 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A virtqueue and its thread: theory of operation.
+ *
+ * The thread pops a batch, calls the owner for each element, publishes what is done with one
+ * index update and at most one signal, and when the ring is empty polls for a while and sleeps.
+ * The main thread changes a queue only after vhost_queue_quiesce(), which waits until
+ * the thread is idle (waits for @go), or out (inside a request that is parked; when it comes
+ * back it looks at everything anew before it touches the ring).
+ *
+ * Completions. The thread's own go on its private list, published at the end of the batch.
+ * Others push theirs on @ended and whoever finds it empty publishes for all (elem_combine()):
+ * a completion by a pool thread reaches the guest without a change of threads, and
+ * threads that complete at the same time neither queue on a lock nor each signal the guest.
+ *
+ * Memory. The thread keeps a reference to the snapshot in which it resolves descriptors, taken
+ * inside an RCU read section, and counts elements in and out (struct vhost_hold): once for a
+ * snapshot, not once for an element, and on memory that no other queue touches. A hold ends
+ * when it is not current any more, or the thread sleeps, and all its elements are done.
+ *
+ * Stop. GET_VRING_BASE must not wait for a request that waits for the back-end channel: QEMU
+ * serves that channel only after we have answered. The owner marks such requests parked, and
+ * the stop waits for the others only. What happens to the parked ones:
+ *  - ended before the stop was over: published as usual.
+ *  - un-parked while stopped: its in segments get other memory behind them, because what
+ *    the guest memory there is used for is not known: after a reset it is somebody else's.
+ *  - ended while stopped: kept on @held.
+ *  - the ring starts just where it stopped (same base, same used index; QMP stop/cont):
+ *    held completions are copied to the guest and published.
+ *  - it starts anywhere else: a new epoch; held completions, and those of elements of older
+ *    epochs that are yet to end, are dropped.
+ *
+ * Reset. A driver that starts anew has zeroed rings: base 0 and used index 0 on a ring
+ * that has run mean that what used it before is gone. A ring that stopped at just 0/0, after a
+ * multiple of 65536 requests, is told apart by its last used entry, which zeroing wipes out.
+ */
+#define G_LOG_DOMAIN "vhost"
+#include "vhost_queue.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "util_fd.h"
+#include "util_log.h"
+#include "util_yield.h"
+#include "vhost_priv.h"
+
+#define BATCH_MAX 64
+#define POLL_MIN_NS 1000u
+#define NO_KICK_TICK_MS 1
+/* A negative number, which poll() ignores, that still says what to close; and back. */
+#define UNUSABLE(fd) (-2 - (fd))
+
+struct elem {
+	struct vhost_elem pub;
+	struct elem *next;
+	struct vhost_hold *hold;
+	struct vhost_segs segs; /* owns the arrays behind pub */
+	uint8_t *bounce;
+	struct iovec *real_in; /* guest segments that bounce stands for */
+	size_t len;
+	uint32_t epoch;
+	uint16_t head;
+	bool parked;
+};
+
+#define ELEM_SIZE ((sizeof(struct elem) + 15u) & ~(size_t)15)
+
+/* Somebody publishes: stands in @ended for the empty list. */
+static struct elem busy_mark;
+
+static _Thread_local struct vhost_queue *this_queue;
+
+void *vhost_elem_priv(struct vhost_elem *e)
+{
+	return (uint8_t *)e + ELEM_SIZE;
+}
+
+unsigned int vhost_queue_index(const struct vhost_queue *q)
+{
+	return q->index;
+}
+
+/* --- holds: under the lock --- */
+
+static void hold_try_end(struct vhost_queue *q, struct vhost_hold *h)
+{
+	if (h == q->hold) {
+		if (!q->asleep && !q->idle)
+			return;
+		if (h->done != h->popped)
+			return;
+		q->hold = NULL;
+	} else if (h->done != h->popped) {
+		return;
+	}
+	vhost_mem_put(h->mem);
+	h->mem = NULL;
+	h->next = q->hold_free;
+	q->hold_free = h;
+}
+
+/* Makes the hold current: the thread, before a batch. */
+static void hold_refresh(struct vhost_queue *q)
+{
+	struct vhost_hold *h = q->hold;
+	struct vhost_mem *mem;
+
+	util_rcu_read_lock();
+	mem = util_rcu_deref(q->d->mem);
+	if (h && h->mem == mem) {
+		util_rcu_read_unlock();
+		return;
+	}
+	vhost_mem_get(mem);
+	util_rcu_read_unlock();
+	q->hold = q->hold_free;
+	if (q->hold)
+		q->hold_free = q->hold->next;
+	else
+		q->hold = g_new(struct vhost_hold, 1);
+	*q->hold = (struct vhost_hold){.mem = mem};
+	if (h)
+		hold_try_end(q, h);
+}
+
+/* --- elements --- */
+
+static struct elem *elem_new(struct vhost_queue *q)
+{
+	struct elem *e = q->own_free;
+
+	if (e) {
+		q->own_free = e->next;
+		return e;
+	}
+	return g_malloc0(ELEM_SIZE + q->d->config.elem_priv);
+}
+
+static void elem_free(struct elem *e)
+{
+	g_free(e->segs.iov);
+	g_free(e->segs.window);
+	g_free(e->bounce);
+	g_free(e->real_in);
+	g_free(e);
+}
+
+static void elem_free_list(struct elem **list)
+{
+	while (*list) {
+		struct elem *e = *list;
+
+		*list = e->next;
+		elem_free(e);
+	}
+}
+
+/* Under the lock. */
+static void elem_recycle(struct vhost_queue *q, struct elem *e)
+{
+	g_clear_pointer(&e->bounce, g_free);
+	g_clear_pointer(&e->real_in, g_free);
+	e->hold->done++;
+	hold_try_end(q, e->hold);
+	e->hold = NULL;
+	e->next = q->free;
+	q->free = e;
+}
+
+/* Copies what was written to the bounce memory where the guest expects it. */
+static void elem_unbounce(struct elem *e)
+{
+	const struct util_gvec *in = &e->pub.in;
+	size_t left = e->len;
+
+	for (unsigned int i = 0; e->bounce && i < in->n && left > 0; i++) {
+		size_t n = MIN(left, in->iov[i].iov_len);
+
+		if (e->real_in[i].iov_base)
+			memcpy(e->real_in[i].iov_base, in->iov[i].iov_base, n);
+		left -= n;
+	}
+}
+
+/* Under the lock: this element's in segments must not reach guest memory for now. */
+static void elem_bounce(struct elem *e)
+{
+	struct util_gvec *in = &e->pub.in;
+	size_t at = 0;
+
+	if (e->bounce || in->n == 0)
+		return;
+	e->bounce = g_malloc0(in->len);
+	e->real_in = g_new(struct iovec, in->n);
+	memcpy(e->real_in, in->iov, in->n * sizeof(*in->iov));
+	for (unsigned int i = 0; i < in->n; i++) {
+		in->iov[i].iov_base = e->bounce + at;
+		if (in->window)
+			in->window[i] = UTIL_GVEC_RAM;
+		at += in->iov[i].iov_len;
+	}
+}
+
+/* Under the lock: an element has ended. True when something was pushed. */
+static bool elem_end(struct vhost_queue *q, struct elem *e)
+{
+	q->done++;
+	if (e->parked) {
+		e->parked = false;
+		q->parked--;
+	}
+	if (e->epoch != q->epoch) {
+		elem_recycle(q, e);
+		return false;
+	}
+	if (!q->ready) {
+		e->next = NULL;
+		*q->held_tail = e;
+		q->held_tail = &e->next;
+		return false;
+	}
+	elem_unbounce(e);
+	vhost_ring_push(&q->ring, e->head, (uint32_t)e->len);
+	elem_recycle(q, e);
+	return true;
+}
+
+/* Full, or no longer read: the guest will look at the ring anyway, or is gone. */
+static void signal_fd(int fd)
+{
+	uint64_t one = 1;
+
+	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		util_log_once("cannot signal the guest: %s", g_strerror(errno));
+}
+
+static void publish_locked(struct vhost_queue *q)
+{
+	if (vhost_ring_publish(&q->ring))
+		signal_fd(q->call);
+}
+
+static void publish(struct vhost_queue *q, struct elem *newest)
+{
+	struct elem *list = NULL;
+	bool pushed = false;
+
+	while (newest) { /* oldest first */
+		struct elem *e = newest;
+
+		newest = e->next;
+		e->next = list;
+		list = e;
+	}
+	util_mutex_lock(&q->lock);
+	while (list) {
+		struct elem *e = list;
+
+		list = e->next;
+		pushed |= elem_end(q, e);
+	}
+	if (pushed)
+		publish_locked(q);
+	if (q->pause)
+		util_cond_broadcast(&q->changed);
+	util_mutex_unlock(&q->lock);
+}
+
+/*
+ * Adds the chain @first..@last and sees that it gets published. @ended is NULL when nobody
+ * publishes; the thread that changes it from NULL publishes all that is there until it can change
+ * it from the mark back to NULL.
+ */
+static void elem_combine(struct vhost_queue *q, struct elem *first, struct elem *last)
+{
+	struct elem *head = __atomic_load_n(&q->ended, __ATOMIC_RELAXED);
+	struct elem *expected;
+
+	do {
+		last->next = head == &busy_mark ? NULL : head;
+		util_yield();
+	} while (!__atomic_compare_exchange_n(&q->ended, &head, first, true, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED));
+	if (head != NULL)
+		return;
+	do {
+		publish(q, __atomic_exchange_n(&q->ended, &busy_mark, __ATOMIC_ACQ_REL));
+		util_yield();
+		expected = &busy_mark;
+	} while (!__atomic_compare_exchange_n(&q->ended, &expected, NULL, false, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED));
+}
+
+/* The thread's own completions. */
+static void flush(struct vhost_queue *q)
+{
+	struct elem *first = q->batch, *last = first;
+
+	if (!first)
+		return;
+	while (last->next)
+		last = last->next;
+	q->batch = NULL;
+	elem_combine(q, first, last);
+}
+
+void vhost_elem_done(struct vhost_elem *pub, size_t len)
+{
+	struct elem *e = (struct elem *)pub;
+	struct vhost_queue *q = pub->queue;
+
+	e->len = MIN(len, pub->in.len);
+	if (this_queue == q) {
+		e->next = q->batch;
+		q->batch = e;
+		return;
+	}
+	elem_combine(q, e, e);
+}
+
+void vhost_elem_parked(struct vhost_elem *pub, bool parked)
+{
+	struct elem *e = (struct elem *)pub;
+	struct vhost_queue *q = pub->queue;
+	bool own = this_queue == q;
+
+	if (own && parked)
+		flush(q);
+	util_mutex_lock(&q->lock);
+	if (e->parked != parked) {
+		e->parked = parked;
+		q->parked += parked ? 1 : (uint64_t)-1;
+		if (!parked && (!q->ready || e->epoch != q->epoch))
+			elem_bounce(e);
+		if (own) {
+			q->out = parked;
+			q->went_out = true;
+		}
+		if (q->pause)
+			util_cond_broadcast(&q->changed);
+	}
+	util_mutex_unlock(&q->lock);
+}
+
+/* --- the thread --- */
+
+static void ring_broken(struct vhost_queue *q)
+{
+	util_log_once("queue %u: the available index is impossible; the queue stops until reset",
+		      q->index);
+	util_mutex_lock(&q->lock);
+	q->broken = true;
+	signal_fd(q->err);
+	util_mutex_unlock(&q->lock);
+}
+
+static struct elem *pop(struct vhost_queue *q, int *result)
+{
+	struct elem *e = elem_new(q);
+	struct vhost_segs *s = &e->segs;
+	int error = 0;
+
+	*result = vhost_ring_pop(&q->ring, q->hold->mem, s, &e->head, &error);
+	if (*result != 1) {
+		e->next = q->own_free;
+		q->own_free = e;
+		return NULL;
+	}
+	if (error)
+		util_log_once("queue %u: bad descriptor chain at head %u: %s", q->index, e->head,
+			      error == -EFAULT ? "address in no shared memory"
+					       : "malformed or too long");
+	e->pub.out = (struct util_gvec){s->iov, s->window, s->n_out, s->out_len};
+	e->pub.in = (struct util_gvec){s->iov + s->n_out, s->window ? s->window + s->n_out : NULL,
+				       s->n - s->n_out, s->in_len};
+	e->pub.queue = q;
+	e->pub.error = error;
+	e->hold = q->hold;
+	e->epoch = q->run_epoch;
+	e->parked = false;
+	q->hold->popped++;
+	q->popped++;
+	return e;
+}
+
+/* Pops and hands up until the ring is empty, the batch full, or something wants attention.
+ * Returns how many. */
+static unsigned int run_batch(struct vhost_queue *q)
+{
+	unsigned int n = 0;
+	int r = 1;
+
+	q->went_out = false;
+	while (n < BATCH_MAX && !q->went_out && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED)) {
+		struct elem *e = pop(q, &r);
+
+		if (!e && r == -EAGAIN) {
+			util_log_once("queue %u: head index outside the ring, skipped", q->index);
+			n++;
+			continue;
+		}
+		if (!e)
+			break;
+		n++;
+		q->d->ops.request(q->d->ctx, &e->pub);
+	}
+	if (n && q->d->ops.batch_end)
+		q->d->ops.batch_end(q->d->ctx, q);
+	flush(q);
+	if (r == -EINVAL && !q->went_out)
+		ring_broken(q);
+	return n;
+}
+
+/* Looks at the ring for a while; true when something came. The time adapts: it is halved
+ * when it was in vain and doubled when it was not. */
+static bool spin(struct vhost_queue *q)
+{
+	unsigned int max = q->d->config.poll_us * 1000u;
+	uint64_t until;
+
+	if (!max)
+		return false;
+	until = util_now_ns() + q->poll_ns;
+	do {
+		for (int i = 0; i < 16; i++) {
+			if (__atomic_load_n(&q->attention, __ATOMIC_RELAXED) ||
+			    vhost_ring_peek(&q->ring)) {
+				q->poll_ns = MIN(q->poll_ns * 2, max);
+				return true;
+			}
+#if defined(__x86_64__) || defined(__i386__)
+			__builtin_ia32_pause();
+#endif
+		}
+	} while (util_now_ns() < until);
+	q->poll_ns = MAX(q->poll_ns / 2, MIN(POLL_MIN_NS, max));
+	return false;
+}
+
+static void drain_eventfd(int fd)
+{
+	uint64_t v;
+
+	if (read(fd, &v, sizeof(v)) < 0 && errno != EAGAIN && errno != EINTR)
+		util_log_once("cannot read an event descriptor: %s", g_strerror(errno));
+}
+
+/* Sleeps until a kick, or until the main thread wants something. */
+static void sleep_for_kick(struct vhost_queue *q)
+{
+	struct pollfd p[2] = {
+		{.fd = q->wake, .events = POLLIN},
+		{.fd = q->kick, .events = POLLIN},
+	};
+
+	poll(p, 2, q->kick < 0 ? NO_KICK_TICK_MS : -1);
+	if (p[0].revents & POLLIN)
+		drain_eventfd(q->wake);
+	if (p[1].revents & POLLIN)
+		drain_eventfd(q->kick);
+	else if (p[1].revents) {
+		util_log_once("queue %u: the kick descriptor is unusable; polling instead",
+			      q->index);
+		q->kick = UNUSABLE(q->kick);
+	}
+}
+
+/* Nothing to pop. */
+static void rest(struct vhost_queue *q)
+{
+	if (spin(q))
+		return;
+	if (vhost_ring_notify_on(&q->ring)) {
+		vhost_ring_notify_off(&q->ring);
+		return;
+	}
+	util_mutex_lock(&q->lock);
+	q->asleep = true;
+	if (q->hold)
+		hold_try_end(q, q->hold);
+	util_mutex_unlock(&q->lock);
+
+	sleep_for_kick(q);
+
+	util_mutex_lock(&q->lock);
+	q->asleep = false;
+	util_mutex_unlock(&q->lock);
+	vhost_ring_notify_off(&q->ring);
+}
+
+/* Under the lock: may the thread pop? Else it waits, idle. */
+static bool may_run(struct vhost_queue *q)
+{
+	__atomic_store_n(&q->attention, false, __ATOMIC_RELAXED);
+	return !q->pause && q->ready && q->enabled && !q->broken;
+}
+
+static void *queue_main(void *arg)
+{
+	struct vhost_queue *q = arg;
+
+	this_queue = q;
+	if (q->d->ops.thread_start)
+		q->d->ops.thread_start(q->d->ctx, q->index);
+	util_mutex_lock(&q->lock);
+	while (!q->quit) {
+		unsigned int n;
+
+		if (!may_run(q)) {
+			q->idle = true;
+			if (q->hold)
+				hold_try_end(q, q->hold);
+			util_cond_broadcast(&q->changed);
+			util_cond_wait(&q->go, &q->lock);
+			q->idle = false;
+			continue;
+		}
+		hold_refresh(q);
+		q->run_epoch = q->epoch;
+		if (!q->own_free) {
+			q->own_free = q->free;
+			q->free = NULL;
+		}
+		util_mutex_unlock(&q->lock);
+		n = run_batch(q);
+		if (n == 0 && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED))
+			rest(q);
+		util_mutex_lock(&q->lock);
+	}
+	q->idle = true;
+	util_cond_broadcast(&q->changed);
+	util_mutex_unlock(&q->lock);
+	return NULL;
+}
+
+/* --- main thread --- */
+
+void vhost_queue_init(struct vhost_queue *q, struct vhost_dev *d, unsigned int index)
+{
+	memset(q, 0, sizeof(*q));
+	q->d = d;
+	q->index = index;
+	q->kick = q->call = q->err = -1;
+	q->held_tail = &q->held;
+	q->poll_ns = d->config.poll_us * 1000u;
+	q->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (q->wake < 0)
+		g_error("eventfd: %s", g_strerror(errno));
+	util_mutex_init(&q->lock);
+	util_cond_init(&q->changed);
+	util_cond_init(&q->go);
+}
+
+void vhost_queue_destroy(struct vhost_queue *q)
+{
+	elem_free_list(&q->free);
+	elem_free_list(&q->own_free);
+	while (q->hold_free) {
+		struct vhost_hold *h = q->hold_free;
+
+		q->hold_free = h->next;
+		g_free(h);
+	}
+	util_close(&q->wake);
+	util_cond_destroy(&q->go);
+	util_cond_destroy(&q->changed);
+	util_mutex_destroy(&q->lock);
+}
+
+static void nudge_locked(struct vhost_queue *q)
+{
+	__atomic_store_n(&q->attention, true, __ATOMIC_RELAXED);
+	signal_fd(q->wake);
+	util_cond_signal(&q->go);
+}
+
+static bool thread_quiet(const struct vhost_queue *q)
+{
+	return !q->has_thread || q->idle || q->out;
+}
+
+void vhost_queue_quiesce(struct vhost_queue *q)
+{
+	util_mutex_lock(&q->lock);
+	q->pause++;
+	if (q->has_thread && !q->idle)
+		nudge_locked(q);
+	while (!thread_quiet(q))
+		util_cond_wait(&q->changed, &q->lock);
+	util_mutex_unlock(&q->lock);
+}
+
+void vhost_queue_resume(struct vhost_queue *q)
+{
+	util_mutex_lock(&q->lock);
+	q->pause--;
+	if (q->has_thread && !q->pause)
+		nudge_locked(q);
+	util_mutex_unlock(&q->lock);
+}
+
+static int thread_begin(struct vhost_queue *q)
+{
+	sigset_t all, old;
+	int err;
+
+	if (q->has_thread)
+		return 0;
+	/* Signals are for the threads that the owner chooses. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	err = pthread_create(&q->thread, NULL, queue_main, q);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return -err;
+	q->has_thread = true;
+	return 0;
+}
+
+static void drop_held_locked(struct vhost_queue *q)
+{
+	while (q->held) {
+		struct elem *e = q->held;
+
+		q->held = e->next;
+		elem_recycle(q, e);
+	}
+	q->held_tail = &q->held;
+}
+
+static void publish_held_locked(struct vhost_queue *q)
+{
+	if (!q->held)
+		return;
+	while (q->held) {
+		struct elem *e = q->held;
+
+		q->held = e->next;
+		elem_unbounce(e);
+		vhost_ring_push(&q->ring, e->head, (uint32_t)e->len);
+		elem_recycle(q, e);
+	}
+	q->held_tail = &q->held;
+	q->ring.signalled_valid = false;
+	publish_locked(q);
+}
+
+void vhost_queue_forget(struct vhost_queue *q)
+{
+	util_mutex_lock(&q->lock);
+	q->epoch++;
+	drop_held_locked(q);
+	q->fresh_popped = q->popped;
+	q->stopped_once = false;
+	q->broken = false;
+	util_mutex_unlock(&q->lock);
+}
+
+static enum vhost_start classify(struct vhost_queue *q, uint16_t used)
+{
+	uint16_t base = q->ring.next_avail;
+	bool same = q->stopped_once && base == q->saved_avail && used == q->saved_used;
+
+	/* Since it stopped, the whole device has: a ring reset by itself is not a device reset. */
+	if (base == 0 && used == 0 && q->popped != q->fresh_popped && q->stopped_once &&
+	    q->d->stop_gen != q->stop_gen && !(same && vhost_ring_last_matches(&q->ring)))
+		return VHOST_START_RESET;
+	return same ? VHOST_START_CONT : VHOST_START_FRESH;
+}
+
+int vhost_queue_start(struct vhost_queue *q)
+{
+	uint16_t used = vhost_ring_used_idx(&q->ring);
+	enum vhost_start how = classify(q, used);
+	int err = thread_begin(q);
+
+	if (err)
+		return err;
+	if (how != VHOST_START_CONT)
+		vhost_queue_forget(q);
+	util_mutex_lock(&q->lock);
+	q->ring.seen_avail = q->ring.next_avail;
+	q->ring.next_used = used;
+	q->ring.signalled_valid = false;
+	q->broken = false;
+	q->ready = true;
+	publish_held_locked(q);
+	util_mutex_unlock(&q->lock);
+	return how;
+}
+
+uint16_t vhost_queue_stop(struct vhost_queue *q)
+{
+	vhost_queue_quiesce(q);
+	util_mutex_lock(&q->lock);
+	while (!thread_quiet(q) || q->popped - q->done > q->parked)
+		util_cond_wait(&q->changed, &q->lock);
+	if (q->ready) {
+		q->ready = false;
+		q->stop_gen = q->d->stop_gen;
+		q->stopped_once = true;
+		q->saved_avail = q->ring.next_avail;
+		q->saved_used = q->ring.next_used;
+	}
+	util_mutex_unlock(&q->lock);
+	vhost_queue_resume(q);
+	return q->ring.next_avail;
+}
+
+void vhost_queue_enable(struct vhost_queue *q, bool on)
+{
+	vhost_queue_quiesce(q);
+	util_mutex_lock(&q->lock);
+	q->enabled = on;
+	util_mutex_unlock(&q->lock);
+	vhost_queue_resume(q);
+}
+
+static void close_kick(struct vhost_queue *q)
+{
+	if (q->kick < -1)
+		q->kick = UNUSABLE(q->kick);
+	util_close(&q->kick);
+}
+
+void vhost_queue_set_kick(struct vhost_queue *q, int fd)
+{
+	close_kick(q);
+	q->kick = fd;
+	q->kick_set = true;
+}
+
+void vhost_queue_set_call(struct vhost_queue *q, int fd)
+{
+	util_mutex_lock(&q->lock);
+	util_close(&q->call);
+	q->call = fd;
+	/* What was published while there was nobody to tell. */
+	if (q->ready)
+		signal_fd(q->call);
+	util_mutex_unlock(&q->lock);
+}
+
+void vhost_queue_set_err(struct vhost_queue *q, int fd)
+{
+	util_mutex_lock(&q->lock);
+	util_close(&q->err);
+	q->err = fd;
+	util_mutex_unlock(&q->lock);
+}
+
+void vhost_queue_close(struct vhost_queue *q)
+{
+	util_mutex_lock(&q->lock);
+	q->quit = true;
+	q->ready = false;
+	q->epoch++;
+	if (q->has_thread)
+		nudge_locked(q);
+	util_mutex_unlock(&q->lock);
+}
+
+void vhost_queue_join(struct vhost_queue *q)
+{
+	uint32_t epoch;
+
+	if (q->has_thread)
+		pthread_join(q->thread, NULL);
+	q->has_thread = false;
+	util_mutex_lock(&q->lock);
+	q->pause++;
+	while (q->popped != q->done)
+		util_cond_wait(&q->changed, &q->lock);
+	q->pause--;
+	drop_held_locked(q);
+	if (q->hold) {
+		q->idle = true;
+		hold_try_end(q, q->hold);
+	}
+	util_mutex_unlock(&q->lock);
+	/* Who published last may still be on its way out. */
+	while (__atomic_load_n(&q->ended, __ATOMIC_ACQUIRE))
+		sched_yield();
+	vhost_ring_unmap(&q->ring);
+	close_kick(q);
+	util_close(&q->call);
+	util_close(&q->err);
+	drain_eventfd(q->wake);
+	epoch = q->epoch;
+	memset(&q->ring, 0, sizeof(q->ring));
+	q->addr_set = q->kick_set = q->enabled = q->quit = q->idle = q->out = false;
+	q->broken = q->stopped_once = q->asleep = false;
+	q->fresh_popped = q->popped;
+	q->epoch = epoch + 1;
+	q->poll_ns = q->d->config.poll_us * 1000u;
+}
