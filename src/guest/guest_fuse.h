@@ -137,7 +137,8 @@ int guest_req_call(struct guest_req *r);
 ssize_t guest_fuse_raw(struct guest_fuse *f, unsigned int queue, const void *out, uint32_t out_len,
 		       void *in, uint32_t in_len);
 
-/* --- the hot ones in two halves: prep on a request, then submit --- */
+/* --- the hot ones in two halves: prep on a request (which clears @done, @user and @queue), then
+ * submit --- */
 void guest_prep_read(struct guest_req *r, uint64_t node, uint64_t fh, uint64_t off, void *buf,
 		     uint32_t size);
 void guest_prep_write(struct guest_req *r, uint64_t node, uint64_t fh, uint64_t off, void *buf,

@@ -163,6 +163,8 @@ static int check_reply(struct guest_req *r)
 	r->len = 0;
 	if (r->no_reply)
 		return r->written ? fault(r, "an answer where FUSE sends none") : 0;
+	if (!r->written && guest_req_header(r)->opcode == FUSE_INTERRUPT)
+		return 0;
 	if (r->written < HDR_IN)
 		return fault(r, "no reply header");
 	if (h->len != r->written)
