@@ -7,8 +7,11 @@
 
 /*
  * X(name, kind, help). kind: C = counter (only grows), G = gauge.
- * The balance: removed_ranges = elided_revived + elided_overlaid + elided_cancelled
- *                               + deferred_unmaps + unmaps that an asker did itself + lingering.
+ * The balance, whenever nothing is under way:
+ *   removed_ranges = elided_revived + elided_overlaid + elided_cancelled
+ *                    + deferred_unmaps + asked_unmaps + dropped + lingering
+ * A given-back range that is cut counts as so many; a live one that a setup replaces, a flush
+ * takes or a session's end drops counts as given back first.
  */
 /* clang-format off */
 #define DM_STATS(X) \
@@ -35,14 +38,16 @@
 	X(wait_ns, C, "nanoseconds slept there") \
 	X(map_ns, C, "nanoseconds from submit to usable, summed over map operations") \
 	X(reclaim_passes, C, "passes of the reclaim worker") \
-	X(reclaimed, C, "ranges unmapped by reclaim") \
+	X(reclaimed, C, "ranges unmapped by the reclaim worker") \
 	X(reclaim_skipped, C, "ranges in use that reclaim passed over") \
-	X(reclaim_inline, C, "ranges reclaimed by an asker itself") \
+	X(reclaim_inline, C, "ranges reclaimed by an asker itself; among the asked_unmaps") \
 	X(deferred_unmaps, C, "unmaps done by the worker for ranges given back") \
+	X(asked_unmaps, C, "ranges given back that a request unmapped itself") \
+	X(dropped, C, "ranges given back that went with their session") \
 	X(hits, C, "gets answered without a map (guest seat)") \
 	X(misses, C, "gets that had to map (guest seat)") \
 	X(live, G, "ranges mapped and owned") \
-	X(lingering, G, "ranges mapped and given back") \
+	X(lingering, G, "ranges mapped and given back, those on their way out included") \
 	X(mapped, G, "ranges that the driver has mapped") \
 	X(mapped_peak, G, "most ranges ever mapped at once") \
 	X(mapped_bytes, G, "bytes that the driver has mapped") \

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The glue between the table and reclaim: ranges as candidates, evictions in batches. */
+#include "dm_core.h"
+
+#include "dm_probe.h"
+
+static struct dm_range *range_of(struct rc_node *n)
+{
+	return caa_container_of(n, struct dm_range, rc);
+}
+
+static void hold(void *ctx, struct rc_node *n)
+{
+	dm_range_ref(range_of(n));
+}
+
+static void drop(void *ctx, struct rc_node *n)
+{
+	dm_range_unref(range_of(n));
+}
+
+static enum rc_verdict claim(void *ctx, void *batch, struct rc_node *n)
+{
+	switch (dm_evict_try(ctx, batch, range_of(n))) {
+	case 0:
+		return RC_TAKEN;
+	case -EBUSY:
+		return RC_BUSY;
+	default:
+		return RC_GONE;
+	}
+}
+
+static const struct rc_ops set_ops = {.hold = hold, .claim = claim, .drop = drop};
+
+static void load(void *ctx, struct rc_load *l)
+{
+	struct dm_core *c = ctx;
+	const struct dm_budget *b = &c->budget;
+
+	l->idle = rc_count(c->lingering);
+	l->mapped = __atomic_load_n(&b->mapped, __ATOMIC_RELAXED);
+	l->budget = b->limit == UINT32_MAX ? 0 : b->limit;
+	l->bytes = __atomic_load_n(&b->bytes, __ATOMIC_RELAXED);
+	l->window = c->caps.size;
+	l->dearer = rc_cost_dearer(&c->cost, (uint32_t)l->mapped);
+	l->overlay = dm_can(c, DM_WINDOW_OVERLAY);
+}
+
+static bool oldest(void *ctx, uint64_t *stamp)
+{
+	struct dm_core *c = ctx;
+
+	return rc_oldest(c->lingering, stamp);
+}
+
+/* Evicts up to @want that linger since before @before_ns; *@ok: all that were claimed went. */
+static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok)
+{
+	size_t busy = 0, n, done = 0;
+	struct dm_evict e;
+
+	dm_evict_init(&e, c->caps.batch, true);
+	while (done < want && *ok) {
+		n = dm_evict_oldest(c, &e, want - done, before_ns, &busy);
+		if (n == 0)
+			break;
+		DM_PROBE2(reclaim, n, rc_count(c->lingering));
+		*ok = dm_evict_run(c, &e, DM_C_deferred_unmaps) == 0;
+		done += n;
+	}
+	dm_evict_destroy(&e);
+	dm_count(c, DM_C_reclaim_skipped, busy);
+	return done;
+}
+
+static bool drain(void *ctx, size_t want, uint64_t before_ns)
+{
+	struct dm_core *c = ctx;
+	bool ok = true;
+	size_t n = 0;
+
+	if (dm_core_broken(c))
+		return false;
+	if (want)
+		n = evict(c, want, UINT64_MAX, &ok);
+	if (ok && before_ns)
+		evict(c, SIZE_MAX, before_ns, &ok);
+	return ok && n >= want;
+}
+
+static const struct rc_worker_ops worker_ops = {.load = load, .drain = drain, .oldest = oldest};
+
+void dm_drain_init(struct dm_core *c, const struct dm_table_config *config)
+{
+	enum rc_policy policy = config->policy == DM_POLICY_CLOCK ? RC_CLOCK : RC_FIFO;
+
+	c->lingering = rc_set_new(policy, &set_ops, c);
+	c->marks = (struct rc_marks){
+		.high = config->high_watermark ? config->high_watermark : 80,
+		.low = config->low_watermark ? config->low_watermark : 60,
+		.linger_ns = config->linger_ms * UINT64_C(1000000),
+	};
+	if (!config->no_worker && !c->forward)
+		c->worker = rc_worker_new(&c->marks, &worker_ops, c);
+}
+
+void dm_drain_kick(struct dm_core *c)
+{
+	struct rc_load l = {0};
+
+	if (!c->worker)
+		return;
+	load(c, &l);
+	rc_worker_kick(c->worker, rc_above_high(&l, &c->marks));
+}
+
+void dm_drain_destroy(struct dm_core *c)
+{
+	rc_worker_free(c->worker);
+	c->worker = NULL;
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The host seat: the window's user picks the offsets. What comes in is a guest's, so every number
+ * is checked and every order of calls is legal.
+ *
+ * A remove answers at once: the range lingers. It passes over what somebody has a claim on: that
+ * is either not owned any more, or a setup that has not been answered yet, and a remove that races
+ * with an unanswered setup may as well have come before it.
+ */
+#include "dm_core.h"
+
+#include "dm_probe.h"
+#include "util_overflow.h"
+#include "util_yield.h"
+
+struct dm_table {
+	struct dm_core core;
+};
+
+struct dm_core *dm_table_core(struct dm_table *t)
+{
+	return &t->core;
+}
+
+struct dm_table *dm_table_new(struct dm_window *window, const struct dm_file_provider *provider,
+			      const struct dm_table_config *config)
+{
+	struct dm_table *t = g_aligned_alloc0(1, sizeof(*t), 64);
+
+	dm_core_init(&t->core, window, provider, config);
+	return t;
+}
+
+void dm_table_free(struct dm_table *t)
+{
+	if (!t)
+		return;
+	dm_core_destroy(&t->core);
+	g_aligned_free(t);
+}
+
+static int check_setup(const struct dm_core *c, uint64_t offset, uint64_t len, uint64_t file_offset)
+{
+	uint64_t granule = c->caps.granule, file_end;
+
+	if (len == 0 || !util_is_aligned(offset, granule) || !util_is_aligned(len, granule) ||
+	    !util_is_aligned(file_offset, granule))
+		return -EINVAL;
+	if (!util_range_inside(offset, len, c->caps.size) ||
+	    !util_add_u64(file_offset, len, &file_end) || file_end > INT64_MAX)
+		return -ERANGE;
+	return 0;
+}
+
+int dm_host_setup(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_file_key file,
+		  uint64_t file_offset, bool write)
+{
+	struct dm_core *c = &t->core;
+	int err;
+
+	dm_count(c, DM_C_setups, 1);
+	if (dm_core_broken(c))
+		return -EPIPE;
+	err = check_setup(c, offset, len, file_offset);
+	if (err) {
+		dm_count(c, DM_C_refused_bad, 1);
+		return err;
+	}
+	DM_PROBE3(setup, offset, len, file_offset);
+	err = dm_plan_setup(c, offset, len, file, file_offset, write);
+	return err;
+}
+
+static void remove_part_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, uint64_t hi)
+{
+	uint32_t more = dm_range_pieces(r, lo, hi) - 1;
+	bool left = r->offset < lo;
+	struct dm_range *pieces[3];
+
+	if (more && dm_can(c, DM_WINDOW_SPLIT) && dm_budget_reserve(c, more, c->budget.limit)) {
+		dm_range_cut_locked(c, r, lo, hi, pieces);
+		r = pieces[left];
+		if (r->state != DM_LIVE) /* the owner had nothing of it */
+			return;
+	} else if (!dm_range_take_locked(c, r, lo, hi)) {
+		return;
+	}
+	dm_range_give_back_locked(c, r, true);
+}
+
+static void remove_lazily(struct dm_core *c, uint64_t lo, uint64_t hi)
+{
+	uint64_t mask = dm_lock_extent(c, lo, hi);
+	struct dm_vec found;
+
+	dm_vec_init(&found);
+	dm_index_collect(c, lo, hi, &found);
+	for (size_t i = 0; i < found.n; i++) {
+		struct dm_range *r = found.v[i];
+
+		if (r->state == DM_LIVE && !dm_claimed(c, r->offset, dm_range_end(r)))
+			remove_part_locked(c, r, lo, hi);
+	}
+	dm_stripes_unlock(c, mask);
+	if (found.n)
+		dm_drain_kick(c);
+	dm_vec_clear(&found);
+}
+
+int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len)
+{
+	struct dm_core *c = &t->core;
+	uint64_t end;
+
+	dm_count(c, DM_C_removes, 1);
+	if (dm_core_broken(c))
+		return -EPIPE;
+	if (!util_add_u64(offset, len, &end) || end > c->caps.size)
+		end = c->caps.size;
+	if (!util_is_aligned(offset, c->caps.granule) || !util_is_aligned(end, c->caps.granule)) {
+		dm_count(c, DM_C_refused_bad, 1);
+		return -EINVAL;
+	}
+	if (offset >= end)
+		return 0;
+	DM_PROBE2(remove, offset, len);
+	if (!c->forward) {
+		remove_lazily(c, offset, end);
+		return 0;
+	}
+	/* refused by the driver: it lingers, and the owner has let go all the same */
+	return dm_unmap_extent(c, offset, end, false) == -EPIPE ? -EPIPE : 0;
+}
+
+int dm_host_flush_file(struct dm_table *t, struct dm_file_key file, bool live)
+{
+	if (dm_core_broken(&t->core))
+		return -EPIPE;
+	return dm_unmap_file(&t->core, file, live);
+}
+
+int dm_host_flush(struct dm_table *t)
+{
+	if (dm_core_broken(&t->core))
+		return -EPIPE;
+	return dm_unmap_extent(&t->core, 0, t->core.caps.size, true);
+}
+
+void dm_host_forget(struct dm_table *t)
+{
+	dm_core_drop_all(&t->core);
+}
+
+bool dm_host_broken(struct dm_table *t)
+{
+	return dm_core_broken(&t->core);
+}
+
+/*
+ * The range at @offset, pinned. One that is closed may have been cut: then the index has a piece
+ * of it by now. Closed and still in the index: not the owner's.
+ */
+static struct dm_range *pin_at(struct dm_core *c, uint64_t offset)
+{
+	struct dm_range *last = NULL, *r;
+
+	while ((r = dm_index_lookup(c, offset)) && r != last) {
+		util_yield();
+		if (dm_range_try_pin(r))
+			return r;
+		last = r;
+	}
+	return NULL;
+}
+
+int dm_host_pin(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_pin *pin)
+{
+	struct dm_core *c = &t->core;
+	struct dm_range *r;
+	uint64_t run;
+
+	if (offset >= c->caps.size || dm_core_broken(c))
+		return -EFAULT;
+	util_rcu_read_lock();
+	r = pin_at(c, offset);
+	util_rcu_read_unlock();
+	if (!r)
+		return -EFAULT;
+	run = dm_range_owned_run(c, r, offset);
+	if (run == 0) {
+		dm_range_unpin(c, r);
+		return -EFAULT;
+	}
+	*pin = (struct dm_pin){
+		.fd = r->file->fd,
+		.writable = r->file->writable,
+		.file_offset = r->file_offset + (offset - r->offset),
+		.len = MIN(len, run),
+		.addr = c->base ? (char *)c->base + offset : NULL,
+		.range = r,
+	};
+	dm_count(c, DM_C_pins, 1);
+	dm_core_trace(c, DM_TRACE_PIN, r, 0);
+	return 0;
+}
+
+void dm_host_unpin(struct dm_table *t, struct dm_pin *pin)
+{
+	dm_range_unpin(&t->core, pin->range);
+	pin->range = NULL;
+}
+
+void dm_table_stats(struct dm_table *t, struct dm_stats *out)
+{
+	dm_core_stats(&t->core, out);
+}
+
+void dm_table_foreach(struct dm_table *t, void (*fn)(void *ctx, const struct dm_range_info *r),
+		      void *ctx)
+{
+	struct dm_core *c = &t->core;
+	struct dm_range_info info;
+	uint64_t pos = 0;
+	struct dm_range *r;
+
+	while (pos < c->caps.size) {
+		util_rcu_read_lock();
+		r = dm_index_next(c, pos, c->caps.size);
+		if (r)
+			info = (struct dm_range_info){
+				.offset = r->offset,
+				.len = r->len,
+				.file = r->file->key,
+				.file_offset = r->file_offset,
+				.pins = dm_range_pins(r),
+				.state = dm_state_name(dm_range_state(r)),
+			};
+		util_rcu_read_unlock();
+		if (!r)
+			return;
+		fn(ctx, &info);
+		pos = info.offset + info.len;
+	}
+}
+
+void dm_table_set_trace(struct dm_table *t, const struct dm_trace *trace)
+{
+	util_rcu_publish(t->core.trace, trace);
+	util_rcu_synchronize();
+}

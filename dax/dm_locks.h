@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lock table of libdaxmap. Order = order of declaration; a thread that holds one may take
+ * only what stands below it. None is held across a driver call, a provider call, or a grace
+ * period.
+ *
+ *  lock               guards                                      edge taken in
+ *  -----------------  ------------------------------------------  -----------------------------
+ *  dm_stripe.lock     the window index of its chunks, the state   several at once, in index
+ *                     and ownership of every range that touches   order: dm_stripes_lock()
+ *                     them, the claims on them
+ *  dm_file_stripe     file keys of its hash, their list of        dm_index_update() under
+ *                     ranges                                      stripes
+ *  rc_shard.lock      a part of the list of lingering ranges      dm_range_linger(),
+ *                                                                 dm_range_unlinger() under
+ *                                                                 stripes
+ *  dm_chan.lock       requests queued for the driver              dm_submit_cancel() under
+ *                                                                 stripes
+ *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_release(),
+ *                                                                 dm_budget_wait()
+ *
+ * A range belongs to all stripes that its extent touches. Whoever holds one of them may read its
+ * state; whoever changes it holds them all. dm_lock_extent() takes an extent's stripes and, with
+ * them, those of every range that reaches into it.
+ *
+ * What waits for the driver is a claim (struct dm_claim), not a lock: an extent of the window,
+ * and the ranges in it, belong to one asker until the claim is released. Claims are granted in
+ * the order of registration and nobody waits for a second claim while holding one (others are
+ * only tried), so they cannot deadlock.
+ */
+#ifndef DAXMAP_DM_LOCKS_H
+#define DAXMAP_DM_LOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util_lock.h"
+
+#define DM_STRIPES 32 /* ThreadSanitizer cannot follow 64 locks held by one thread */
+#define DM_FILE_STRIPES 16
+
+struct dm_chan_request;
+struct dm_core;
+struct dm_range;
+
+/**
+ * struct dm_claim - one asker's right to an extent of the window while the driver works
+ * @lo: first byte
+ * @hi: one past the last
+ * @seq: order of registration
+ * @mask: the stripes it is registered with
+ * @req: the queued request that holds the unmap which this claim is for, or NULL: then the
+ *       claim cannot be withdrawn
+ * @slot: which operation of @req
+ * @range: the range being unmapped; with @req
+ */
+struct dm_claim {
+	uint64_t lo;
+	uint64_t hi;
+	uint64_t seq;
+	uint64_t mask;
+	struct dm_chan_request *req;
+	uint32_t slot;
+	struct dm_range *range;
+};
+
+struct dm_stripe {
+	struct util_mutex lock;
+	struct util_cond cond;
+	struct dm_claim **claims; /* ascending seq */
+	uint32_t n_claims;
+	uint32_t max_claims;
+} __attribute__((aligned(64)));
+
+/** dm_extent_mask() - the stripes that [lo, hi) touches. */
+uint64_t dm_extent_mask(const struct dm_core *c, uint64_t lo, uint64_t hi);
+void dm_stripes_lock(struct dm_core *c, uint64_t mask);
+void dm_stripes_unlock(struct dm_core *c, uint64_t mask);
+/** dm_stripes_wake() - wakes all sleepers of these stripes. No lock needed. */
+void dm_stripes_wake(struct dm_core *c, uint64_t mask);
+
+/**
+ * dm_lock_extent() - locks the stripes of [lo, hi) and of every range that reaches into it
+ *
+ * Returns the mask to unlock.
+ */
+uint64_t dm_lock_extent(struct dm_core *c, uint64_t lo, uint64_t hi);
+
+/**
+ * dm_claim_acquire() - waits until [lo, hi), grown to whole ranges, belongs to @cl
+ *
+ * Withdraws queued unmaps that are in the way. On return the stripes of cl->mask are locked.
+ */
+void dm_claim_acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi);
+
+/**
+ * dm_claim_try() - claims [lo, hi), whose stripes are locked, unless somebody else has a claim
+ * there. Fill in @req, @slot and @range before.
+ */
+bool dm_claim_try(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi);
+
+/** dm_claim_release() - gives the claim up; its stripes are locked. Wake them once unlocked. */
+void dm_claim_release(struct dm_core *c, struct dm_claim *cl);
+
+/** dm_claimed() - does anybody have a claim on [lo, hi)? Its stripes are locked. */
+bool dm_claimed(const struct dm_core *c, uint64_t lo, uint64_t hi);
+
+#endif

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The planner: what a setup needs of the driver.
+ *
+ * Under a claim on its extent, a setup sorts what is mapped there:
+ *  - keepers hold the very bytes asked for. A live one is answered as it is, a lingering one is
+ *    revived; neither ever goes and comes back, so there is no moment at which bytes that the
+ *    owner has are not there;
+ *  - what else is there is displaced: the owner asks for other bytes, so it has let go of these;
+ *  - what keepers leave is gaps: each is one map.
+ * No gap: answered without the driver.
+ *
+ * A displaced range goes
+ *  - by the map over it, where the driver overlays (the whole range, or with DM_WINDOW_SPLIT the
+ *    part, cut off beforehand);
+ *  - else by an unmap that is sent ahead of the map in the same batch: of the part, where the
+ *    driver splits; of the whole mapping otherwise, which is refused with EBUSY when the owner has
+ *    bytes of it outside the extent asked for: unmapping those would make a hole.
+ *
+ * Budget: a gap over displaced ranges takes over the room of one of them; the others need room,
+ * as do cuts. What is short comes from lingering ranges elsewhere. Their unmaps travel in the same
+ * batch, ahead of the maps, as long as the driver would survive that they fail; at the driver's
+ * hard limit they are waited for first.
+ *
+ * Once the driver has been asked, the owner has let go of what was displaced, whatever the
+ * outcome. When one gap fails, those that were mapped linger and the keepers stay as they were:
+ * the owner gets an error and nothing of the extent that it had not before.
+ */
+#include "dm_core.h"
+
+#include "dm_probe.h"
+#include "util_yield.h"
+
+/* displaced ranges [first, first + n) of the plan lie in the gap */
+struct gap {
+	uint64_t lo;
+	uint64_t hi;
+	size_t first;
+	size_t n;
+	size_t op; /* its map; its unmaps, if any, stand right before it */
+	struct dm_range *made;
+};
+
+struct plan {
+	struct dm_core *c;
+	struct dm_claim claim;
+	struct dm_file *file;
+	uint64_t offset;
+	uint64_t end;
+	uint64_t file_offset;
+	bool write;
+	struct dm_vec keep;
+	struct dm_vec displaced;
+	GArray *gaps;
+	uint32_t room; /* mappings that the gaps need beyond those they replace */
+	uint32_t cuts; /* mappings that cutting adds */
+	bool unmap;    /* displaced ranges are unmapped, not overlaid */
+	bool revived;
+	bool upgraded;
+	uint64_t deadline;
+	struct dm_evict victims;
+	struct dm_chan_op *ops;
+	size_t n_ops;
+	uint64_t ns;
+};
+
+static struct gap *gap_at(struct plan *p, guint i)
+{
+	return &g_array_index(p->gaps, struct gap, i);
+}
+
+static bool sticks_out(const struct plan *p, const struct dm_range *r)
+{
+	return r->offset < p->offset || dm_range_end(r) > p->end;
+}
+
+static bool owned_outside(const struct plan *p, const struct dm_range *r)
+{
+	return (r->offset < p->offset && dm_range_owned(p->c, r, r->offset, p->offset)) ||
+	       (dm_range_end(r) > p->end && dm_range_owned(p->c, r, p->end, dm_range_end(r)));
+}
+
+static bool same_bytes(const struct plan *p, const struct dm_range *r)
+{
+	return r->file == p->file &&
+	       (r->file_offset - r->offset == p->file_offset - p->offset || DM_MUTATE(5));
+}
+
+/* [lo, hi) is to be mapped; the displaced from @first on lie in it. */
+static void add_gap(struct plan *p, uint64_t lo, uint64_t hi, size_t first)
+{
+	struct gap g = {.lo = lo, .hi = hi, .first = first, .n = p->displaced.n - first};
+
+	if (g.n == 0)
+		p->room++;
+	g_array_append_val(p->gaps, g);
+}
+
+static int displace(struct plan *p, struct dm_range *r)
+{
+	if (sticks_out(p, r)) {
+		if (dm_can(p->c, DM_WINDOW_SPLIT))
+			p->cuts += dm_range_pieces(r, p->offset, p->end) - 1;
+		else if (owned_outside(p, r) && !DM_MUTATE(6))
+			return -EBUSY;
+		else
+			p->unmap = true;
+	}
+	if (!dm_can(p->c, DM_WINDOW_OVERLAY))
+		p->unmap = true;
+	dm_vec_add(&p->displaced, r);
+	return 0;
+}
+
+static int classify_locked(struct plan *p)
+{
+	uint64_t pos = p->offset;
+	struct dm_vec found;
+	size_t first = 0;
+	int err = 0;
+
+	dm_vec_init(&found);
+	dm_index_collect(p->c, p->offset, p->end, &found);
+	for (size_t i = 0; i < found.n && !err; i++) {
+		struct dm_range *r = found.v[i];
+
+		if (!same_bytes(p, r)) {
+			err = displace(p, r);
+			continue;
+		}
+		if (pos < r->offset)
+			add_gap(p, pos, r->offset, first);
+		first = p->displaced.n;
+		pos = dm_range_end(r);
+		dm_vec_add(&p->keep, r);
+	}
+	if (!err && pos < p->end)
+		add_gap(p, pos, p->end, first);
+	dm_vec_clear(&found);
+	return err;
+}
+
+/* Keepers */
+
+static void revive(struct plan *p, struct dm_range *r)
+{
+	struct dm_core *c = p->c;
+	uint32_t more = dm_range_pieces(r, p->offset, p->end) - 1;
+	bool left = r->offset < p->offset;
+	struct dm_range *pieces[3];
+
+	if (more && dm_can(c, DM_WINDOW_SPLIT) && dm_budget_reserve(c, more, c->budget.limit)) {
+		dm_range_cut_locked(c, r, p->offset, p->end, pieces);
+		r = pieces[left];
+	}
+	dm_range_revive_locked(c, r, p->offset, p->end);
+	r->asked_write = p->write;
+	p->revived = true;
+}
+
+static void commit_keepers_locked(struct plan *p)
+{
+	for (size_t i = 0; i < p->keep.n; i++) {
+		struct dm_range *r = p->keep.v[i];
+
+		if (r->state == DM_LINGERING) {
+			revive(p, r);
+			continue;
+		}
+		dm_range_give_locked(p->c, r, p->offset, p->end);
+		p->upgraded |= p->write && !r->asked_write;
+		r->asked_write |= p->write;
+	}
+}
+
+static void end_claim_locked(struct plan *p)
+{
+	dm_claim_release(p->c, &p->claim);
+	dm_stripes_unlock(p->c, p->claim.mask);
+	dm_stripes_wake(p->c, p->claim.mask);
+}
+
+/* Room in the budget */
+
+/*
+ * Reserves what is needed. Leaves victims in p->victims whose unmaps must be sent ahead of the
+ * maps in the same batch.
+ */
+static int make_room(struct plan *p)
+{
+	struct dm_core *c = p->c;
+	struct dm_budget *b = &c->budget;
+	uint32_t need = p->room + p->cuts;
+
+	while (!dm_budget_reserve(c, need, b->limit)) {
+		uint32_t events = __atomic_load_n(&b->events, __ATOMIC_SEQ_CST);
+		size_t busy = 0, got = p->victims.n;
+		uint64_t borrowed;
+
+		if (!p->victims.max)
+			dm_evict_init(&p->victims, MAX(1, need), false);
+		got += dm_evict_oldest(c, &p->victims, need, UINT64_MAX, &busy);
+		borrowed = (uint64_t)b->limit + got;
+		if (got && borrowed <= (DM_MUTATE(7) ? UINT64_MAX : b->hard) &&
+		    dm_budget_reserve(c, need, (uint32_t)MIN(borrowed, UINT32_MAX)))
+			break;
+		if (got) {
+			dm_count(c, DM_C_reclaim_inline, got);
+			if (dm_evict_run(c, &p->victims, DM_C_asked_unmaps) == 0)
+				continue;
+			if (dm_core_broken(c))
+				return -EPIPE;
+			if (util_now_ns() >= p->deadline)
+				return -ENOMEM;
+			continue;
+		}
+		if (events != __atomic_load_n(&b->events, __ATOMIC_SEQ_CST))
+			continue;
+		if (!busy && !__atomic_load_n(&b->unmapping, __ATOMIC_RELAXED))
+			return -ENOMEM;
+		dm_count(c, DM_C_waits, 1);
+		if (!dm_budget_wait(c, events, p->deadline))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Displaced ranges */
+
+/* Cuts them down to the extent where the driver can, and lets no new pin in. */
+static void close_displaced_locked(struct plan *p)
+{
+	for (size_t i = 0; i < p->displaced.n; i++) {
+		struct dm_range *r = p->displaced.v[i];
+		struct dm_range *pieces[3];
+
+		if (sticks_out(p, r) && dm_can(p->c, DM_WINDOW_SPLIT)) {
+			bool left = r->offset < p->offset;
+
+			dm_range_cut_locked(p->c, r, p->offset, p->end, pieces);
+			r = pieces[left];
+			p->displaced.v[i] = r;
+		}
+		dm_range_close_locked(r);
+	}
+}
+
+static void reopen_displaced_locked(struct plan *p)
+{
+	for (size_t i = 0; i < p->displaced.n; i++)
+		if (p->displaced.v[i]->state == DM_LIVE)
+			dm_range_open_locked(p->displaced.v[i]);
+}
+
+static int wait_for_pins(struct plan *p)
+{
+	for (size_t i = 0; i < p->displaced.n; i++)
+		if (!dm_range_wait_unpinned(p->c, p->displaced.v[i], p->deadline))
+			return -EBUSY;
+	return 0;
+}
+
+/* The driver */
+
+static void build_ops(struct plan *p)
+{
+	const struct dm_evict *e = &p->victims;
+	struct dm_chan_op *op;
+
+	p->ops = g_new0(struct dm_chan_op, e->n + p->displaced.n + p->gaps->len);
+	op = p->ops;
+	for (size_t i = 0; i < e->n; i++)
+		*op++ = e->ops[i];
+	for (guint i = 0; i < p->gaps->len; i++) {
+		struct gap *g = gap_at(p, i);
+
+		for (size_t j = g->first; p->unmap && j < g->first + g->n; j++, op++) {
+			op->w.kind = DM_OP_UNMAP;
+			op->w.fd = -1;
+			op->w.offset = p->displaced.v[j]->offset;
+			op->w.len = p->displaced.v[j]->len;
+		}
+		g->op = (size_t)(op - p->ops);
+		op->w.kind = DM_OP_MAP;
+		op->w.flags = g->made->flags;
+		op->w.fd = p->file->fd;
+		op->w.key_hi = p->file->key.hi;
+		op->w.key_lo = p->file->key.lo;
+		op->w.fd_offset = g->made->file_offset;
+		op->w.offset = g->lo;
+		op->w.len = g->hi - g->lo;
+		op++;
+	}
+	p->n_ops = (size_t)(op - p->ops);
+}
+
+static int ask_driver(struct plan *p)
+{
+	struct dm_evict *e = &p->victims;
+	struct dm_chan_request req = {.has_map = true};
+	int rc;
+
+	build_ops(p);
+	req.ops = p->ops;
+	req.n = p->n_ops;
+	req.ordered = p->n_ops > p->gaps->len;
+	util_yield();
+	rc = dm_submit(p->c, &req);
+	p->ns = req.ns;
+	e->req.ns = req.ns;
+	for (size_t i = 0; i < e->n; i++)
+		e->ops[i].w.result = p->ops[i].w.result;
+	return rc;
+}
+
+/* Books what became of the displaced ranges of @g; returns how many are gone. */
+static size_t settle_displaced_locked(struct plan *p, const struct gap *g, bool mapped,
+				      GPtrArray *gone)
+{
+	size_t n = 0;
+
+	for (size_t j = g->first; j < g->first + g->n; j++) {
+		struct dm_range *r = p->displaced.v[j];
+		bool unmapped = p->unmap && p->ops[g->op - g->n + (j - g->first)].w.result == 0;
+
+		if (!unmapped && !mapped) {
+			dm_range_linger_locked(p->c, r);
+			continue;
+		}
+		if (!DM_MUTATE(8) || !p->unmap)
+			dm_count(p->c, p->unmap ? DM_C_asked_unmaps : DM_C_elided_overlaid, 1);
+		dm_core_trace(p->c, p->unmap ? DM_TRACE_UNMAP : DM_TRACE_OVERLAY, r, p->ns);
+		g_ptr_array_add(gone, r);
+		n++;
+	}
+	return n;
+}
+
+static int commit_gap_locked(struct plan *p, struct gap *g, GPtrArray *dead)
+{
+	struct dm_core *c = p->c;
+	int result = p->ops[g->op].w.result;
+	guint first = dead->len;
+	size_t gone = settle_displaced_locked(p, g, result == 0, dead);
+
+	if (result && !DM_MUTATE(9)) {
+		dm_index_update(c, (struct dm_range **)dead->pdata + first, gone, NULL, 0);
+		dm_budget_release(c, (uint32_t)(g->n == 0 ? 1 : gone));
+	} else {
+		dm_range_set_state(g->made, DM_LIVE);
+		dm_index_update(c, (struct dm_range **)dead->pdata + first, gone, &g->made, 1);
+		dm_count(c, DM_C_live, 1);
+		__atomic_add_fetch(&c->budget.bytes, g->made->len, __ATOMIC_RELAXED);
+		dm_core_trace(c, DM_TRACE_MAP, g->made, p->ns);
+		if (g->n > 1)
+			dm_budget_release(c, (uint32_t)(g->n - 1));
+	}
+	for (guint i = first; i < dead->len; i++)
+		dm_range_dropped_locked(c, dead->pdata[i]);
+	return result;
+}
+
+/* All or nothing for the owner: opens what was mapped, or lets it linger. */
+static int commit_locked(struct plan *p, GPtrArray *dead)
+{
+	int err = 0;
+
+	for (guint i = 0; i < p->gaps->len; i++) {
+		int result = commit_gap_locked(p, gap_at(p, i), dead);
+
+		err = err ? err : result;
+	}
+	for (guint i = 0; i < p->gaps->len; i++) {
+		struct dm_range *r = gap_at(p, i)->made;
+
+		if (r->state != DM_LIVE)
+			continue;
+		if (err) {
+			dm_range_give_back_locked(p->c, r, true);
+		} else {
+			r->asked_write = p->write;
+			dm_range_open_locked(r);
+		}
+	}
+	if (!err)
+		commit_keepers_locked(p);
+	return err;
+}
+
+static void make_ranges_locked(struct plan *p)
+{
+	for (guint i = 0; i < p->gaps->len; i++) {
+		struct gap *g = gap_at(p, i);
+
+		g->made = dm_range_new(p->c, p->file, g->lo, g->hi - g->lo,
+				       p->file_offset + (g->lo - p->offset));
+		dm_file_ref(p->c, p->file);
+	}
+	for (size_t i = 0; i < p->displaced.n; i++) {
+		struct dm_range *r = p->displaced.v[i];
+
+		if (r->state == DM_LIVE) {
+			dm_range_give_back_locked(p->c, r, false);
+		} else {
+			dm_range_unlinger_locked(p->c, r);
+			dm_range_set_state(r, DM_UNMAPPING);
+		}
+	}
+}
+
+/* The session broke while the driver had our request: the table stays as it was until all of it
+ * is forgotten. */
+static void abandon_locked(struct plan *p)
+{
+	for (size_t i = 0; i < p->displaced.n; i++)
+		dm_range_linger_locked(p->c, p->displaced.v[i]);
+	dm_budget_release(p->c, p->room);
+}
+
+static void put_ranges(struct plan *p, GPtrArray *dead)
+{
+	for (guint i = 0; i < dead->len; i++) {
+		struct dm_range *r = dead->pdata[i];
+
+		dm_file_put(p->c, r->file);
+		dm_range_unref(r);
+	}
+	for (guint i = 0; i < p->gaps->len; i++) {
+		struct dm_range *r = gap_at(p, i)->made;
+
+		if (dm_range_state(r) == DM_MAPPING) /* never became one */
+			dm_file_put(p->c, r->file);
+		dm_range_unref(r);
+	}
+}
+
+/* Maps the gaps. Under the claim, whose stripes are locked; they are not on return. */
+static int map_gaps(struct plan *p)
+{
+	GPtrArray *dead = g_ptr_array_new();
+	int err;
+
+	make_ranges_locked(p);
+	dm_stripes_unlock(p->c, p->claim.mask);
+	err = ask_driver(p);
+	dm_stripes_lock(p->c, p->claim.mask);
+	if (err)
+		abandon_locked(p);
+	else
+		err = commit_locked(p, dead);
+	end_claim_locked(p);
+	put_ranges(p, dead);
+	g_ptr_array_free(dead, TRUE);
+	if (err)
+		dm_count(p->c, DM_C_refused_driver, 1);
+	return err;
+}
+
+/* As map_gaps(), from where nothing is reserved or closed yet. */
+static int run_plan(struct plan *p)
+{
+	struct dm_core *c = p->c;
+	int err;
+
+	dm_stripes_unlock(c, p->claim.mask);
+	p->deadline = util_now_ns() + c->pin_wait_ns;
+	err = make_room(p);
+	dm_stripes_lock(c, p->claim.mask);
+	if (err) {
+		if (err == -ENOMEM)
+			dm_count(c, DM_C_refused_budget, 1);
+		end_claim_locked(p);
+		return err;
+	}
+	close_displaced_locked(p);
+	if (p->displaced.n) {
+		dm_stripes_unlock(c, p->claim.mask);
+		err = wait_for_pins(p);
+		dm_stripes_lock(c, p->claim.mask);
+	}
+	if (err) {
+		reopen_displaced_locked(p);
+		dm_budget_release(c, p->room);
+		end_claim_locked(p);
+		dm_evict_run(c, &p->victims, DM_C_asked_unmaps);
+		return err;
+	}
+	err = map_gaps(p);
+	dm_count(c, DM_C_reclaim_inline, p->victims.n);
+	dm_evict_finish(c, &p->victims, DM_C_asked_unmaps);
+	return err;
+}
+
+static int setup_claimed(struct plan *p)
+{
+	struct dm_core *c = p->c;
+	int err = dm_core_broken(c) ? -EPIPE : classify_locked(p);
+
+	if (!err && p->gaps->len)
+		return run_plan(p);
+	if (!err) {
+		commit_keepers_locked(p);
+		if (!p->revived)
+			dm_count(c, p->upgraded ? DM_C_upgraded : DM_C_repeated, 1);
+	}
+	end_claim_locked(p);
+	return err;
+}
+
+int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_file_key file,
+		  uint64_t file_offset, bool write)
+{
+	struct plan p = {
+		.c = c,
+		.offset = offset,
+		.end = offset + len,
+		.file_offset = file_offset,
+		.write = write,
+	};
+	int err;
+
+	err = dm_file_get(c, file, &p.file);
+	if (err)
+		return err;
+	if (write && !p.file->writable) {
+		dm_file_put(c, p.file);
+		return -EACCES;
+	}
+	dm_vec_init(&p.keep);
+	dm_vec_init(&p.displaced);
+	p.gaps = g_array_new(FALSE, FALSE, sizeof(struct gap));
+	dm_claim_acquire(c, &p.claim, offset, offset + len);
+	err = setup_claimed(&p);
+	dm_file_put(c, p.file);
+	if (p.victims.max)
+		dm_evict_destroy(&p.victims);
+	dm_vec_clear(&p.keep);
+	dm_vec_clear(&p.displaced);
+	g_array_free(p.gaps, TRUE);
+	g_free(p.ops);
+	return err;
+}
