@@ -35,6 +35,7 @@ ok() {
 
 not_ok() {
 	echo "not ok - $*"
+	KIT_FAILED=1
 }
 
 skip() {
