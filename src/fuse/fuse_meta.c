@@ -178,9 +178,17 @@ ssize_t fuse_op_getattr(struct fuse_ctx *c)
 {
 	const struct fuse_getattr_in *in = fuse_args(c, struct fuse_getattr_in);
 	struct fs_attr a;
-	int err = fs_getattr(c->s->cfg.fs, c->st->h.nodeid, in->getattr_flags & FUSE_GETATTR_FH,
-			     in->fh, &a);
+	int err;
 
+	if (c->nowait) {
+		/* By a handle or not, it is the same inode. */
+		err = fs_getattr_cached(c->s->cfg.fs, c->st->h.nodeid, &a);
+		if (err == -EAGAIN)
+			return FUSE_AGAIN;
+	} else {
+		err = fs_getattr(c->s->cfg.fs, c->st->h.nodeid, in->getattr_flags & FUSE_GETATTR_FH,
+				 in->fh, &a);
+	}
 	return reply_attr(c, err, &a);
 }
 

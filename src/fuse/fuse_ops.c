@@ -28,7 +28,7 @@ const struct fuse_op fuse_ops[FUSE_NUM_OPS] = {
 	[FUSE_FORGET] = {"forget", fuse_op_forget, ARGS(fuse_forget_in), INLINE,
 			 .flags = FUSE_OP_NO_REPLY},
 	[FUSE_GETATTR] = {"getattr", fuse_op_getattr, ARGS(fuse_getattr_in), .old_minor = 9,
-			  .reply = ATTR, ADAPT},
+			  .reply = ATTR, TRY},
 	[FUSE_SETATTR] = {"setattr", fuse_op_setattr, ARGS(fuse_setattr_in), .reply = ATTR, ADAPT},
 	[FUSE_READLINK] = {"readlink", fuse_op_readlink, ADAPT},
 	[FUSE_SYMLINK] = {"symlink", fuse_op_symlink, .reply = ENTRY, ADAPT},

@@ -11,8 +11,8 @@
  * Which thread (enum fuse_op_class)
  *   The queue's thread must never be held by one request, and a handoff to a pool costs as much
  *   as several cached operations. So:
- *   - READ and WRITE start with RWF_NOWAIT, LOOKUP with RESOLVE_CACHED. What would wait goes on
- *     in the pool.
+ *   - READ and WRITE start with RWF_NOWAIT, LOOKUP with RESOLVE_CACHED, GETATTR where the file
+ *     system answers from memory. What would wait goes to the pool.
  *   - Writes and lookups that were refused although nothing was slow (a file system without
  *     RWF_NOWAIT, a name not in the dentry cache) run here once the same object has been seen
  *     fast many times. Never reads: what is not in the page cache waits for a disk.
@@ -283,6 +283,12 @@ static size_t args_size(const struct fuse_session *s, const struct fuse_op *op)
 	return s->minor < op->old_minor ? op->args_old : op->args;
 }
 
+/* Extensions end the request; before 7.38 the field was padding. */
+static size_t ext_size(const struct fuse_session *s, const struct fuse_ctx *c)
+{
+	return s->minor < 38 ? 0 : MIN(c->in.left, (size_t)c->st->h.total_extlen * 8);
+}
+
 static void make_ctx(struct fuse_session *s, struct fuse_request *r, struct fuse_ctx *c)
 {
 	*c = (struct fuse_ctx){.s = s, .q = queue_of(s, r), .r = r, .st = fuse_state(r)};
@@ -291,12 +297,8 @@ static void make_ctx(struct fuse_session *s, struct fuse_request *r, struct fuse
 	c->ext = c->in;
 	fuse_cursor_init(&c->out, &r->in);
 	fuse_cursor_skip(&c->out, OUT_HEADER);
-	if (s->minor >= 38 && c->st->h.total_extlen) {
-		size_t ext = MIN(c->in.left, (size_t)c->st->h.total_extlen * 8);
-
-		c->in.left -= ext;
-		fuse_cursor_skip(&c->ext, c->in.left);
-	}
+	fuse_cursor_skip(&c->ext, c->in.left - ext_size(s, c));
+	c->in.left -= c->ext.left;
 }
 
 /* Copies the header; what did not arrive is zero. */

@@ -3,24 +3,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/limits.h>
-#include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "fuse_internal.h"
-
-/* The guest leaves S_ISGID to us when it changes an ACL (FUSE_SETXATTR_EXT). */
-static int clear_sgid(struct fuse_ctx *c)
-{
-	struct fs *fs = c->s->cfg.fs;
-	uint64_t node = c->st->h.nodeid;
-	struct fs_setattr set = {.valid = FS_SET_MODE};
-	struct fs_attr a;
-	int err = fs_getattr(fs, node, false, 0, &a);
-
-	if (err || !(a.st.st_mode & S_ISGID))
-		return err;
-	set.mode = a.st.st_mode & 07777 & ~(mode_t)S_ISGID;
-	return fs_setattr(fs, node, &set, &a);
-}
 
 ssize_t fuse_op_setxattr(struct fuse_ctx *c)
 {
@@ -28,7 +13,7 @@ ssize_t fuse_op_setxattr(struct fuse_ctx *c)
 	g_autofree char *value = NULL;
 	char name[XATTR_NAME_MAX + 1];
 	ssize_t n;
-	int err;
+	int flags, err;
 
 	if (!c->s->cfg.xattr)
 		return -ENOSYS;
@@ -41,11 +26,10 @@ ssize_t fuse_op_setxattr(struct fuse_ctx *c)
 	err = fuse_cursor_read(&c->in, value, in->size);
 	if (err)
 		return err;
-	err = fs_setxattr(c->s->cfg.fs, c->st->h.nodeid, name, value, in->size, (int)in->flags);
-	if (!err && c->s->flags & FUSE_SETXATTR_EXT &&
-	    in->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID)
-		err = clear_sgid(c);
-	return err;
+	flags = (int)in->flags & (XATTR_CREATE | XATTR_REPLACE);
+	if (c->s->flags & FUSE_SETXATTR_EXT && in->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID)
+		flags |= FS_XATTR_ACL_KILL_SGID;
+	return fs_setxattr(c->s->cfg.fs, c->st->h.nodeid, name, value, in->size, flags);
 }
 
 /* @name NULL: the list of names. Size 0 asks for the size. */
