@@ -48,7 +48,12 @@ static inline void t_write(const struct share *s, const char *name, const char *
 {
 	g_autofree char *p = t_path(s, name);
 
-	g_assert_true(g_file_set_contents(p, text, -1, NULL));
+	size_t len = strlen(text);
+	int fd = open(p, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+
+	g_assert_cmpint(fd, >=, 0);
+	g_assert_cmpint(write(fd, text, len), ==, (ssize_t)len);
+	close(fd);
 }
 
 static inline void t_share_start(struct share *s)
