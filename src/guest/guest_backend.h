@@ -58,6 +58,8 @@ struct guest_mapping {
  * @commits: ended; @added: ADD_MEM_REG accepted by the back-end; @add_refused: refused by it
  * @live: mappings now; @peak: at most
  * @pending: replied to and not yet committed
+ * @raced: requests that were on their way when the device was stopped (real QEMU can crash of
+ *         them, and no back-end can know)
  */
 struct guest_window_stats {
 	uint64_t maps;
@@ -71,6 +73,7 @@ struct guest_window_stats {
 	unsigned int live;
 	unsigned int peak;
 	unsigned int pending;
+	unsigned int raced;
 };
 
 /** guest_window_base() - start of the window in this process; NULL without one. Where nothing is

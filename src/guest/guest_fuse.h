@@ -19,12 +19,13 @@
 #include <linux/fuse.h>
 
 #include "guest_frontend.h"
+#include "util_lock.h"
 
 struct guest_fuse;
 
 #define GUEST_REQ_OUT 8192 /* room for header and arguments of a request */
 #define GUEST_REQ_IN 4096  /* room for header and arguments of a reply */
-#define GUEST_REQ_SEGS 64  /* data segments each way */
+#define GUEST_REQ_SEGS 62  /* data segments each way */
 
 /**
  * struct guest_req - one request
@@ -50,17 +51,19 @@ struct guest_req {
 	/* private */
 	struct guest_fuse *fuse;
 	struct guest_req *next;
+	struct util_mutex lock;
+	struct util_cond cond;
 	uint8_t *out_buf;
 	uint8_t *in_buf;
-	uint32_t out_len;
-	uint32_t in_len;
+	uint32_t arg_len;
+	uint32_t reply_len;
+	uint32_t reply_min;
 	bool no_reply;
 	bool finished;
-	bool waited;
 	unsigned int nout;
 	unsigned int nin;
-	struct guest_seg out[GUEST_REQ_SEGS + 1];
-	struct guest_seg in[GUEST_REQ_SEGS + 1];
+	struct guest_seg out[GUEST_REQ_SEGS + 2];
+	struct guest_seg in[GUEST_REQ_SEGS + 2];
 };
 
 /**
@@ -105,6 +108,8 @@ void guest_req_bytes(struct guest_req *r, const void *p, uint32_t len);
 void guest_req_out_data(struct guest_req *r, void *p, uint32_t len);
 /** guest_req_reply() - expects @size bytes of reply arguments; where they will be */
 void *guest_req_reply(struct guest_req *r, uint32_t size);
+/** guest_req_reply_upto() - the same where the reply may be shorter */
+void *guest_req_reply_upto(struct guest_req *r, uint32_t size);
 /** guest_req_in_data() - room for reply data, written in place; after guest_req_reply() */
 void guest_req_in_data(struct guest_req *r, void *p, uint32_t len);
 /** guest_req_header() - the request's header, to be falsified */
@@ -132,7 +137,8 @@ int guest_req_call(struct guest_req *r);
 ssize_t guest_fuse_raw(struct guest_fuse *f, unsigned int queue, const void *out, uint32_t out_len,
 		       void *in, uint32_t in_len);
 
-/* --- the hot ones in two halves: prep on a request, then submit --- */
+/* --- the hot ones in two halves: prep on a request (which clears @done, @user and @queue), then
+ * submit --- */
 void guest_prep_read(struct guest_req *r, uint64_t node, uint64_t fh, uint64_t off, void *buf,
 		     uint32_t size);
 void guest_prep_write(struct guest_req *r, uint64_t node, uint64_t fh, uint64_t off, void *buf,

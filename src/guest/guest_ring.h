@@ -33,6 +33,9 @@ struct guest_seg {
 	uint32_t len;
 };
 
+/* most segments in one chain */
+#define GUEST_RING_SEGS 128
+
 enum guest_ring_flags {
 	GUEST_RING_EVENT_IDX = 1u << 0,
 	GUEST_RING_INDIRECT = 1u << 1, /* use indirect tables for chains of more than one */
@@ -76,6 +79,12 @@ void guest_ring_fail(struct guest_ring *r, int status);
 void guest_ring_reset(struct guest_ring *r);
 
 /* --- for the front-end --- */
+
+/** guest_ring_set_flags() - what was negotiated; the ring must be empty. */
+void guest_ring_set_flags(struct guest_ring *r, unsigned int flags);
+/** guest_ring_set_owner() - a pointer kept for guest_ring_owner(). */
+void guest_ring_set_owner(struct guest_ring *r, void *owner);
+void *guest_ring_owner(const struct guest_ring *r);
 unsigned int guest_ring_num(const struct guest_ring *r);
 int guest_ring_kick_fd(const struct guest_ring *r);
 int guest_ring_call_fd(const struct guest_ring *r);
@@ -86,8 +95,7 @@ void guest_ring_addr(const struct guest_ring *r, struct guest_msg_vring_addr *a)
 
 /**
  * guest_ring_raw() - submits a chain of descriptors written as they are
- * @d: @n descriptors. A next below @n means the entry of @d; others go in unchanged (but
- *     GUEST_RAW_NEXT(x) is always x itself).
+ * @d: @n descriptors. A next below @n means the entry of @d; others go in unchanged.
  * @token: for the completion, if the device gives the chain back
  *
  * 0 or -EAGAIN. The descriptors stay taken until the chain comes back or the ring is reset.
@@ -98,6 +106,6 @@ void guest_ring_raw_head(struct guest_ring *r, uint16_t head);
 /** guest_ring_raw_jump() - moves the avail index by @by, without entries, and kicks. */
 void guest_ring_raw_jump(struct guest_ring *r, uint16_t by);
 /** guest_ring_error() - what the device did wrong so far (a static string), or NULL. */
-const char *guest_ring_error(const struct guest_ring *r);
+const char *guest_ring_error(struct guest_ring *r);
 
 #endif

@@ -108,6 +108,9 @@ cleanup() {
 	rm -rf "$work"
 }
 
+# ended PID: a child of ours that is gone or waits to be collected
+ended() { gone "$1" || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # wait_until SECONDS CMD...: true as soon as CMD is, false when the time is over
@@ -128,7 +131,7 @@ guest() {
 	local name=$1 rc
 	shift
 	echo "# $name: run $(tr -s '\n\t' ' ' <<<"$*" | cut -c1-300)"
-	"$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
+	TEST_DAEMON_PID=${daemon_pid:-} "$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
 	rc=$?
 	if ((rc == 0)); then
 		ok "$name: guest, VMM and daemon end well"
@@ -155,9 +158,21 @@ start_daemon() {
 	return 1
 }
 
+# stop_daemon NAME: it lives, takes SIGTERM, and ends with status 0
 stop_daemon() {
-	kill -TERM "$daemon_pid" 2>/dev/null
-	wait_until 10 gone "$daemon_pid"
+	local status
+	if ! kill -TERM "$daemon_pid" 2>/dev/null; then
+		wait "$daemon_pid"
+		echo "# the daemon had ended with status $?"
+		tail -n 30 "$daemon_log" | sed 's/^/# /'
+		not_ok "$1: the daemon lives"
+		return
+	fi
+	wait_until 10 ended "$daemon_pid" || kill -KILL -- "-$daemon_pid"
+	wait "$daemon_pid"
+	status=$?
+	same "$1: the daemon's status after SIGTERM" 0 $status ||
+		tail -n 30 "$daemon_log" | sed 's/^/# /'
 }
 
 # The daemon and the processes that it has started (sandbox, helpers)
@@ -199,6 +214,12 @@ same_state() {
 	fi
 }
 
+# build_guestio: the guest's helper program, static, in the work folder
+build_guestio() {
+	check "guestio builds" cc -std=gnu11 -D_GNU_SOURCE -O2 -static -o "$work/guestio" \
+		"$guest_dir/guest/guestio.c"
+}
+
 # --- test data ----------------------------------------------------------------------------
 
 # random_file NAME SIZE: a file of the share with bytes that repeat nowhere, quickly made
@@ -209,3 +230,6 @@ random_file() {
 
 # md5_list DIR: md5 and name of every file there, in a fixed order
 md5_list() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r md5sum); }
+
+# sums_hold LIST...: the files of the share still have these md5s
+sums_hold() { cat "$@" | (cd "$share" && md5sum --check --quiet -); }

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Theory of operation
+ *
+ * Requests flow vhost -> fuse -> { fs | table -> window -> vhost back-end channel }. This file is
+ * where the two ends of that chain meet, so it is also where the rule of the main channel is kept:
+ * what vhost calls on its main thread (region, running, reset, channel) only sets flags or hands
+ * work to the worker; the worker and the queue threads wait.
+ *
+ * A device reset: the window driver is told at once (it sends nothing to a stopped device); the
+ * worker then empties session, file system and table. Requests of the next guest wait for that
+ * (await_reset()), marked as parked so that the main channel can stop their ring meanwhile.
+ *
+ * The end of a session is the same, done by the main thread itself, which has nothing to serve
+ * any more.
+ */
+#include "daemon_device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include <daxmap/table.h>
+
+#include "daemon_cpus.h"
+#include "daemon_window.h"
+#include "daemon_worker.h"
+#include "util_fd.h"
+#include "util_lock.h"
+
+#undef G_LOG_DOMAIN
+#define G_LOG_DOMAIN "device"
+
+/* syscalls: prctl */
+
+#define ELEM_OF(r) (((struct request *)(void *)(r))->elem)
+
+/* Lives in the element that carries it. */
+struct request {
+	struct fuse_request fuse; /* first */
+	struct vhost_elem *elem;
+};
+
+/* le32 on the wire; virtio 1.2, 5.11.4 */
+struct fs_config_space {
+	char tag[36];
+	uint32_t num_request_queues;
+	uint32_t notify_buf_size;
+};
+
+/* --- up: requests --- */
+
+static void request_done(struct fuse_request *r, size_t len)
+{
+	vhost_elem_done(ELEM_OF(r), len);
+}
+
+static void request_parked(struct fuse_request *r, bool parked)
+{
+	vhost_elem_parked(ELEM_OF(r), parked);
+}
+
+static void await_reset(struct daemon_device *d, struct vhost_elem *e)
+{
+	vhost_elem_parked(e, true);
+	daemon_worker_wait(d->worker);
+	vhost_elem_parked(e, false);
+}
+
+static void on_request(void *ctx, struct vhost_elem *e)
+{
+	struct daemon_device *d = ctx;
+	struct request *r = vhost_elem_priv(e);
+
+	if (G_UNLIKELY(daemon_worker_resetting(d->worker)))
+		await_reset(d, e);
+	r->elem = e;
+	r->fuse.out = e->out;
+	r->fuse.in = e->in;
+	r->fuse.queue = vhost_queue_index(e->queue);
+	r->fuse.done = request_done;
+	r->fuse.parked = request_parked;
+	fuse_session_handle(d->session, &r->fuse);
+}
+
+static void name_thread(const char *what, unsigned int queue)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "%s-%u", what, queue);
+	prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+static void bind_thread(struct daemon_device *d, unsigned int queue)
+{
+	if (!daemon_cpus_bind(d->config->queue_cpus, queue))
+		g_warning("--queue-cpus: queue %u: no such CPU for us; its threads are not bound",
+			  queue);
+}
+
+static void on_queue_thread(void *ctx, unsigned int queue)
+{
+	name_thread("queue", queue);
+	bind_thread(ctx, queue);
+}
+
+static void on_pool_thread(void *ctx, unsigned int queue)
+{
+	name_thread("pool", queue);
+	bind_thread(ctx, queue);
+}
+
+/* --- main thread: must not wait --- */
+
+static int on_config_read(void *ctx, uint32_t offset, void *buf, uint32_t len)
+{
+	const struct daemon_device *d = ctx;
+	struct fs_config_space space = {
+		.num_request_queues = GUINT32_TO_LE((uint32_t)d->config->num_request_queues),
+	};
+
+	memcpy(space.tag, d->config->tag, MIN(strlen(d->config->tag), sizeof(space.tag)));
+	memset(buf, 0, len);
+	if (offset < sizeof(space))
+		memcpy(buf, (char *)&space + offset, MIN(len, sizeof(space) - offset));
+	return 0;
+}
+
+static enum vhost_region_verdict on_region(void *ctx, const struct vhost_region_info *r)
+{
+	struct daemon_device *d = ctx;
+
+	return daemon_window_region(d->window, r);
+}
+
+static void on_running(void *ctx, bool running)
+{
+	struct daemon_device *d = ctx;
+
+	__atomic_store_n(&d->running, running, __ATOMIC_RELAXED);
+	daemon_window_running(d->window, running);
+	g_debug("the device %s", running ? "runs" : "has stopped");
+}
+
+static void on_reset(void *ctx)
+{
+	struct daemon_device *d = ctx;
+
+	__atomic_add_fetch(&d->resets, 1, __ATOMIC_RELAXED);
+	g_debug("the device was reset");
+	daemon_worker_reset(d->worker);
+}
+
+static void on_channel(void *ctx, struct vhost_backend *b)
+{
+	struct daemon_device *d = ctx;
+
+	__atomic_store_n(&d->channel, b != NULL, __ATOMIC_RELAXED);
+	daemon_window_channel(d->window, b);
+}
+
+static const struct vhost_ops vhost_ops = {
+	.config_read = on_config_read,
+	.request = on_request,
+	.thread_start = on_queue_thread,
+	.region = on_region,
+	.running = on_running,
+	.reset = on_reset,
+	.channel = on_channel,
+};
+
+/* --- the worker: may wait --- */
+
+static void forget_guest(void *ctx)
+{
+	struct daemon_device *d = ctx;
+
+	fuse_session_reset(d->session);
+	if (d->table)
+		dm_host_forget(d->table);
+}
+
+/* --- down: what the parts ask of each other --- */
+
+static void node_gone(void *ctx, uint64_t node, bool unlinked)
+{
+	struct daemon_device *d = ctx;
+
+	/* The ranges of a deleted file keep its disk space; those of others age away. */
+	if (unlinked && d->session)
+		fuse_session_file_gone(d->session, node);
+}
+
+static int provide_file(void *ctx, struct dm_file_key key, bool *writable)
+{
+	struct daemon_device *d = ctx;
+
+	return fs_open_for_map(d->fs, key.lo, writable);
+}
+
+static void give_back_file(void *ctx, struct dm_file_key key, int fd)
+{
+	util_close(&fd);
+}
+
+static bool dax_file(void *ctx, const struct fs_attr *attr)
+{
+	/* The VMM refuses what reaches beyond the end of the file, and a guest maps whole slots. */
+	return S_ISREG(attr->st.st_mode) && attr->st.st_size > 0 &&
+	       (uint64_t)attr->st.st_size % DAEMON_GRANULE == 0;
+}
+
+/* --- making and unmaking --- */
+
+static bool make_fs(struct daemon_device *d, struct sandbox_fds *fds, GError **error)
+{
+	const struct daemon_config *c = d->config;
+	const struct fs_hooks hooks = {.ctx = d, .node_gone = node_gone};
+	const struct fs_config config = {
+		.root_fd = util_steal_fd(&fds->root_fd),
+		.proc_self_fd = util_steal_fd(&fds->proc_self_fd),
+		.readonly = c->readonly,
+		.xattr = c->xattr,
+		.allow_direct_io = c->allow_direct_io,
+		.writeback = c->writeback,
+		.posix_acl = c->posix_acl,
+		.flock = c->flock,
+		.posix_lock = c->posix_lock,
+		.announce_submounts = c->announce_submounts,
+		.cache = (enum fs_cache_mode)c->cache,
+	};
+
+	d->fs = fs_new(&config, &hooks, error);
+	return d->fs != NULL;
+}
+
+static void make_table(struct daemon_device *d)
+{
+	const struct dm_file_provider provider = {d, provide_file, give_back_file};
+	const struct dm_table_config config = {
+		.manager = (enum dm_manager)d->config->manager,
+		.max_mappings = (uint32_t)d->config->max_mappings,
+	};
+
+	d->window = daemon_window_new(d->config);
+	if (!d->window)
+		return;
+	d->window_size = d->config->cache_size;
+	d->table = dm_table_new(d->window, &provider, &config);
+}
+
+static enum fuse_dax_mode dax_mode(const struct daemon_device *d)
+{
+	if (!d->table)
+		return FUSE_DAX_NONE;
+	return d->config->dax == DAEMON_DAX_ALWAYS ? FUSE_DAX_ALWAYS : FUSE_DAX_INODE;
+}
+
+static double timeout_of(enum fs_cache_mode mode)
+{
+	switch (mode) {
+	case FS_CACHE_NEVER:
+		return 0;
+	case FS_CACHE_AUTO:
+		return 1;
+	default:
+		return 86400;
+	}
+}
+
+static void make_session(struct daemon_device *d)
+{
+	const struct daemon_config *c = d->config;
+	const double timeout = timeout_of((enum fs_cache_mode)c->cache);
+	const struct fuse_config config = {
+		.fs = d->fs,
+		.table = d->table,
+		.num_queues = (unsigned int)c->num_request_queues + 1,
+		.pool_size = (int)c->thread_pool_size,
+		.dax = dax_mode(d),
+		.window_size = d->window_size,
+		.remove_blocks = c->manager == DM_MANAGER_FORWARD,
+		.dax_file = dax_file,
+		.dax_ctx = d,
+		.attr_timeout = timeout,
+		.entry_timeout = timeout,
+		.cache = (enum fs_cache_mode)c->cache,
+		.readonly = c->readonly,
+		.writeback = c->writeback,
+		.allow_mmap = c->allow_mmap,
+		.xattr = c->xattr,
+		.posix_acl = c->posix_acl,
+		.flock = c->flock,
+		.posix_lock = c->posix_lock,
+		.killpriv_v2 = c->killpriv_v2,
+		.readdirplus = c->readdirplus,
+		.announce_submounts = c->announce_submounts,
+		.max_write = 1u << 20,
+		.pool_thread_start = on_pool_thread,
+		.pool_ctx = d,
+	};
+
+	d->session = fuse_session_new(&config);
+}
+
+static void make_dev(struct daemon_device *d)
+{
+	const struct vhost_config config = {
+		.num_queues = (unsigned int)d->config->num_request_queues + 1,
+		.elem_priv = sizeof(struct request),
+		.window_size = d->window_size,
+		.mem_slots = true,
+		.poll_us = (unsigned int)d->config->poll_us,
+	};
+
+	d->dev = vhost_dev_new(&config, &vhost_ops, d);
+}
+
+struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
+					GError **error)
+{
+	struct daemon_device *d = g_new0(struct daemon_device, 1);
+
+	d->config = config;
+	d->started_ns = util_now_ns();
+	d->worker = daemon_worker_new(forget_guest, d);
+	if (!make_fs(d, fds, error)) {
+		daemon_device_free(d);
+		return NULL;
+	}
+	make_table(d);
+	make_session(d);
+	make_dev(d);
+	return d;
+}
+
+void daemon_device_free(struct daemon_device *d)
+{
+	if (!d)
+		return;
+	daemon_worker_free(d->worker);
+	if (d->dev)
+		vhost_dev_free(d->dev);
+	if (d->session)
+		fuse_session_free(d->session);
+	if (d->table)
+		dm_table_free(d->table);
+	dm_window_destroy(d->window);
+	if (d->fs)
+		fs_free(d->fs);
+	g_free(d);
+}
+
+int daemon_device_serve(struct daemon_device *d, int fd)
+{
+	int err;
+
+	__atomic_add_fetch(&d->sessions, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->connected, true, __ATOMIC_RELAXED);
+	err = vhost_dev_serve(d->dev, fd);
+	daemon_worker_wait(d->worker);
+	forget_guest(d);
+	__atomic_store_n(&d->running, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->connected, false, __ATOMIC_RELAXED);
+	return err;
+}
+
+void daemon_device_stop(struct daemon_device *d)
+{
+	vhost_dev_stop(d->dev);
+}

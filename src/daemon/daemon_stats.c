@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon_stats.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <daxmap/table.h>
+
+#include "util_fd.h"
+#include "util_lock.h"
+
+/* syscalls: openat getdents64 getpid */
+
+static void add_u64(JsonBuilder *b, const char *name, uint64_t v)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_add_int_value(b, (gint64)MIN(v, (uint64_t)G_MAXINT64));
+}
+
+static void add_bool(JsonBuilder *b, const char *name, bool v)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_add_boolean_value(b, v);
+}
+
+static void add_text(JsonBuilder *b, const char *name, const char *v)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_add_string_value(b, v);
+}
+
+static void begin(JsonBuilder *b, const char *name)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_begin_object(b);
+}
+
+/* Entries of a /proc directory, without the descriptor that the counting itself takes. */
+static uint64_t count_entries(int dirfd, unsigned int own)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t n = 0;
+	DIR *dir;
+
+	if (fd < 0)
+		return 0;
+	dir = fdopendir(fd);
+	if (!dir) {
+		util_close(&fd);
+		return 0;
+	}
+	for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+		n += e->d_name[0] != '.';
+	closedir(dir);
+	return n - MIN(n, own);
+}
+
+static void add_process(JsonBuilder *b, int proc_self_fd, int proc_task_fd)
+{
+	begin(b, "process");
+	add_u64(b, "pid", (uint64_t)getpid());
+	if (proc_self_fd >= 0)
+		add_u64(b, "fds", count_entries(proc_self_fd, 1));
+	if (proc_task_fd >= 0)
+		add_u64(b, "threads", count_entries(proc_task_fd, 0));
+	json_builder_end_object(b);
+}
+
+static void add_session(JsonBuilder *b, const struct daemon_device *d)
+{
+	begin(b, "session");
+	add_bool(b, "connected", __atomic_load_n(&d->connected, __ATOMIC_RELAXED));
+	add_bool(b, "running", __atomic_load_n(&d->running, __ATOMIC_RELAXED));
+	add_bool(b, "channel", __atomic_load_n(&d->channel, __ATOMIC_RELAXED));
+	add_u64(b, "sessions", __atomic_load_n(&d->sessions, __ATOMIC_RELAXED));
+	add_u64(b, "resets", __atomic_load_n(&d->resets, __ATOMIC_RELAXED));
+	add_u64(b, "window_size", d->window_size);
+	json_builder_end_object(b);
+}
+
+static void add_table(JsonBuilder *b, struct dm_table *t)
+{
+	struct dm_stats s;
+
+	dm_table_stats(t, &s);
+	begin(b, "table");
+#define X(name, kind, help) add_u64(b, #name, s.name);
+	DM_STATS(X)
+#undef X
+	add_bool(b, "broken", dm_host_broken(t));
+	json_builder_end_object(b);
+
+	json_builder_set_member_name(b, "map_latency_log2_ns");
+	json_builder_begin_array(b);
+	for (int i = 0; i < DM_HIST_BUCKETS; i++)
+		json_builder_add_int_value(b, (gint64)s.map_latency[i]);
+	json_builder_end_array(b);
+}
+
+static void add_mapping(void *ctx, const struct dm_range_info *r)
+{
+	JsonBuilder *b = ctx;
+
+	json_builder_begin_object(b);
+	add_u64(b, "offset", r->offset);
+	add_u64(b, "len", r->len);
+	add_u64(b, "node", r->file.lo);
+	add_u64(b, "file_offset", r->file_offset);
+	add_u64(b, "pins", r->pins);
+	add_text(b, "state", r->state);
+	json_builder_end_object(b);
+}
+
+static void add_fs(JsonBuilder *b, struct fs *fs)
+{
+	struct fs_stats s;
+
+	fs_get_stats(fs, &s);
+	begin(b, "fs");
+	add_u64(b, "nodes", s.nodes);
+	add_u64(b, "handles", s.handles);
+	add_u64(b, "fds", s.fds);
+	json_builder_end_object(b);
+}
+
+static void add_fuse(JsonBuilder *b, struct fuse_session *session)
+{
+	struct fuse_op_stats s;
+
+	begin(b, "fuse");
+	for (unsigned int i = 0; fuse_session_op_stats(session, i, &s); i++) {
+		if (!s.name || !s.count)
+			continue;
+		begin(b, s.name);
+		add_u64(b, "count", s.count);
+		add_u64(b, "errors", s.errors);
+		add_u64(b, "offloaded", s.offloaded);
+		json_builder_end_object(b);
+	}
+	json_builder_end_object(b);
+}
+
+JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int proc_task_fd)
+{
+	g_autoptr(JsonBuilder) b = json_builder_new();
+
+	json_builder_begin_object(b);
+	add_text(b, "version", DAXMAPD_VERSION);
+	add_u64(b, "uptime_ms", (util_now_ns() - d->started_ns) / 1000000u);
+	add_process(b, proc_self_fd, proc_task_fd);
+	add_session(b, d);
+	if (d->table)
+		add_table(b, d->table);
+	add_fs(b, d->fs);
+	add_fuse(b, d->session);
+	json_builder_set_member_name(b, "mappings");
+	json_builder_begin_array(b);
+	if (d->table)
+		dm_table_foreach(d->table, add_mapping, b);
+	json_builder_end_array(b);
+	json_builder_end_object(b);
+	return json_builder_get_root(b);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The window driver that --window-dialect names, behind one set of calls. */
+#ifndef DAXMAP_DAEMON_WINDOW_H
+#define DAXMAP_DAEMON_WINDOW_H
+
+#include <stdbool.h>
+
+#include <daxmap/window.h>
+
+#include "daemon_options.h"
+#include "vhost.h"
+
+/**
+ * daemon_window_new() - NULL where no window is to be offered: it is off, or the share is
+ * read-only and the dialect cannot write-protect.
+ */
+struct dm_window *daemon_window_new(const struct daemon_config *c);
+
+/* Main thread; none waits. @w may be NULL. */
+enum vhost_region_verdict daemon_window_region(struct dm_window *w,
+					       const struct vhost_region_info *r);
+void daemon_window_running(struct dm_window *w, bool running);
+void daemon_window_channel(struct dm_window *w, struct vhost_backend *b);
+
+#endif
