@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "window_gate.h"
+
+#include <errno.h>
+
+void window_gate_init(struct window_gate *g)
+{
+	util_mutex_init(&g->lock);
+	util_cond_init(&g->changed);
+	g->channel = NULL;
+	g->running = false;
+	g->resets = 0;
+}
+
+void window_gate_destroy(struct window_gate *g)
+{
+	util_cond_destroy(&g->changed);
+	util_mutex_destroy(&g->lock);
+}
+
+void window_gate_running(struct window_gate *g, bool running)
+{
+	util_mutex_lock(&g->lock);
+	g->running = running;
+	util_cond_broadcast(&g->changed);
+	util_mutex_unlock(&g->lock);
+}
+
+void window_gate_reset_locked(struct window_gate *g)
+{
+	g->resets++;
+	util_cond_broadcast(&g->changed);
+}
+
+void window_gate_channel(struct window_gate *g, struct vhost_backend *b)
+{
+	util_mutex_lock(&g->lock);
+	g->channel = b;
+	util_cond_broadcast(&g->changed);
+	util_mutex_unlock(&g->lock);
+}
+
+int window_gate_enter_locked(struct window_gate *g, uint64_t resets, struct vhost_backend **b)
+{
+	while (g->channel && !g->running && g->resets == resets)
+		util_cond_wait(&g->changed, &g->lock);
+	if (!g->channel)
+		return -EPIPE;
+	if (g->resets != resets)
+		return -ECANCELED;
+	*b = g->channel;
+	return 0;
+}

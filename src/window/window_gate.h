@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * May a driver send on the back-end channel now? A request sent while the device is stopped
+ * crashes QEMU 11.1, and without a channel there is nobody to ask.
+ *
+ * The lock here is taken by the vhost-user main thread; it is held for a few instructions only,
+ * never across a call on the channel.
+ */
+#ifndef DAXMAP_WINDOW_GATE_H
+#define DAXMAP_WINDOW_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util_lock.h"
+#include "vhost.h"
+
+struct window_gate {
+	struct util_mutex lock; /* the driver keeps its own state under it too */
+	struct util_cond changed;
+	struct vhost_backend *channel;
+	bool running;
+	uint64_t resets;
+};
+
+void window_gate_init(struct window_gate *g);
+void window_gate_destroy(struct window_gate *g);
+
+/* From the vhost_ops of the same names. */
+void window_gate_running(struct window_gate *g, bool running);
+void window_gate_reset_locked(struct window_gate *g) UTIL_REQUIRES(g->lock);
+void window_gate_channel(struct window_gate *g, struct vhost_backend *b);
+
+/**
+ * window_gate_enter_locked() - waits until the device runs
+ * @resets: g->resets as it was when the caller's request was made
+ * @b: out
+ *
+ * Drops and retakes the lock. Returns 0, -EPIPE (no channel, or it went), -ECANCELED (a reset
+ * came first).
+ */
+int window_gate_enter_locked(struct window_gate *g, uint64_t resets, struct vhost_backend **b)
+	UTIL_REQUIRES(g->lock);
+
+#endif
