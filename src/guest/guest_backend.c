@@ -293,6 +293,7 @@ static void end_commit(struct guest_window *w)
 	util_mutex_lock(&w->lock);
 	w->stats.pending--;
 	w->stats.commits++;
+	w->busy = false;
 	util_cond_broadcast(&w->cond);
 	util_mutex_unlock(&w->lock);
 }
@@ -383,6 +384,7 @@ static void strict_map(struct guest_window *w, struct guest_msg *msg)
 	util_mutex_lock(&w->lock);
 	live_insert_locked(w, &l);
 	w->stats.maps++;
+	w->busy = true;
 	util_mutex_unlock(&w->lock);
 	answer(w, msg, 0);
 	wait_commit(w);
@@ -403,6 +405,7 @@ static void strict_unmap(struct guest_window *w, struct guest_msg *msg)
 	}
 	util_mutex_lock(&w->lock);
 	w->stats.unmaps++;
+	w->busy = true;
 	util_mutex_unlock(&w->lock);
 	answer(w, msg, 0);
 	wait_commit(w);
@@ -741,7 +744,7 @@ static bool wait_count(struct guest_window *w, unsigned int n, bool idle, int ti
 
 	util_mutex_lock(&w->lock);
 	for (;;) {
-		ok = idle ? !w->stats.pending : w->stats.pending >= n;
+		ok = idle ? !w->busy : w->stats.pending >= n;
 		if (ok || !util_cond_wait_until(&w->cond, &w->lock, until))
 			break;
 	}

@@ -94,7 +94,7 @@ void guest_window_hold(struct guest_window *w, bool hold);
 /** guest_window_wait_pending() - waits until @n requests stand replied to and uncommitted; false
  * when @timeout_ms passed first. */
 bool guest_window_wait_pending(struct guest_window *w, unsigned int n, int timeout_ms);
-/** guest_window_wait_idle() - waits until nothing is pending. */
+/** guest_window_wait_idle() - waits until every accepted request is committed. */
 bool guest_window_wait_idle(struct guest_window *w, int timeout_ms);
 
 /** guest_window_violations() - how many rules were broken since the window was made (or

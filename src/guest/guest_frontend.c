@@ -141,7 +141,8 @@ void guest_frontend_mark_dead(struct guest_frontend *f)
 	if (!first)
 		return;
 	for (unsigned int i = 0; i < f->nrings; i++)
-		guest_ring_fail(f->rings[i], -ENOTCONN);
+		if (f->rings[i])
+			guest_ring_fail(f->rings[i], -ENOTCONN);
 }
 
 static gpointer monitor_thread(gpointer data)

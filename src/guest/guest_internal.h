@@ -58,6 +58,7 @@ struct guest_window {
 	struct guest_window_stats stats;
 	GPtrArray *violations;
 	bool hold;
+	bool busy; /* accepted and not committed */
 	bool stopping;
 	bool running; /* the device */
 };
