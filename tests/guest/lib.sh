@@ -131,7 +131,7 @@ guest() {
 	local name=$1 rc
 	shift
 	echo "# $name: run $(tr -s '\n\t' ' ' <<<"$*" | cut -c1-300)"
-	TEST_DAEMON_PID=${daemon_pid:-} "$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
+	TEST_DAEMON_PID=${daemon_pid:-} TEST_CONTROL=${daemon_control:-} "$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
 	rc=$?
 	if ((rc == 0)); then
 		ok "$name: guest, VMM and daemon end well"
@@ -148,9 +148,10 @@ guest() {
 start_daemon() {
 	daemon_sock=$work/daemon.sock
 	daemon_log=$work/daemon.log
-	rm -f "$daemon_sock"
-	setsid "$daemon" --socket-path "$daemon_sock" --shared-dir "$share" --tag kit --persistent "$@" \
-		>>"$daemon_log" 2>&1 &
+	daemon_control=$work/control.sock
+	rm -f "$daemon_sock" "$daemon_control"
+	setsid "$daemon" --socket-path "$daemon_sock" --shared-dir "$share" --tag kit --persistent \
+		--control-path "$daemon_control" "$@" >>"$daemon_log" 2>&1 &
 	daemon_pid=$!
 	echo "$daemon_pid" >>"$work/pids"
 	wait_until 10 test -S "$daemon_sock" && return
@@ -197,6 +198,25 @@ daemon_state() {
 		maps=$((maps + $(grep -c -e '/memfd:' -e " $share/" -e '(deleted)' "/proc/$p/maps" 2>/dev/null)))
 	done
 	echo "fds $fds threads $threads mappings $maps"
+}
+
+# daemon_counters: what the daemon says of itself: "mappings N handles N nodes N"
+daemon_counters() {
+	"${daemon%/*}/daxmapctl" stats --json --control-path "$daemon_control" | python3 -c '
+import json, sys
+s = json.load(sys.stdin)
+print("mappings", len(s["mappings"]), "handles", s["fs"]["handles"], "nodes", s["fs"]["nodes"])'
+}
+
+# no_counters NAME: nothing of a guest is left in them (but the root folder may stay known)
+counters_idle() { [[ $(daemon_counters) =~ ^mappings\ 0\ handles\ 0\ nodes\ [01]$ ]]; }
+
+no_counters() {
+	if wait_until 10 counters_idle; then
+		ok "$1"
+	else
+		same "$1" "mappings 0 handles 0 nodes 1" "$(daemon_counters 2>&1)"
+	fi
 }
 
 state_is() { [[ $(daemon_state) == "$1" ]]; }

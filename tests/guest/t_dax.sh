@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A stock guest that maps files through a DAX window on QEMU 11.
-#   t_dax.sh [64M | 512M | 1G | budget]...    DAXMAPD names the daemon
+#   t_dax.sh [64M | 512M | 1G | inode | budget]...    DAXMAPD names the daemon
 # shellcheck source=tests/guest/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -24,30 +24,32 @@ make_share() {
 	random_file odd/5000 5000
 	random_file odd/over 2097153
 	truncate -s 4M "$share/coherent"
+	truncate -s 1536M "$share/sparse"
 	(cd "$share" && md5sum data/*) >"$work/MD5SUMS"
 	(cd "$share" && md5sum odd/*) >"$work/ODDSUMS"
 }
 
-# window SIZE KERNEL SCRIPT [DAEMON-ARG...]: a fresh daemon, a guest, and nothing left after it
+# window SIZE KERNEL MOUNT-OPTS SCRIPT [DAEMON-ARG...]: a fresh daemon, a guest, and nothing left after it
 window() {
-	local size=$1 kernel=$2 script=$3 before
-	shift 3
+	local size=$1 kernel=$2 opts=$3 script=$4 before
+	shift 4
 	# shellcheck disable=SC2086 # a list of words
 	start_daemon --cache-size "$size" "$@" ${DAXMAPD_ARGS:-} ||
 		{ not_ok "window $size: the daemon starts"; return; }
 	before=$(daemon_state)
 	echo "# daemon before: $before"
 	guest "window $size $*" --socket "$daemon_sock" --share "$share" --device dax --qemu 11 \
-		--kernel "$kernel" --mount-opts dax --timeout 300 --hook "$guest_dir/hook" \
+		--kernel "$kernel" --mount-opts "$opts" --timeout 300 --hook "$guest_dir/hook" \
 		--add "$work/MD5SUMS" --add "$work/ODDSUMS" --add "$work/guestio" -c ". /kit/steps.sh
 		$script"
+	no_counters "window $size $*: no mapping, handle or node is left in the daemon's counters"
 	same_state "window $size $*: no fd, thread or mapping is left" "$before"
 	stop_daemon "window $size $*"
 	check "window $size $*: the host's data is as it was" sums_hold "$work/MD5SUMS" "$work/ODDSUMS"
 }
 
 small_window() {
-	window 64M 6.1 '
+	window 64M 6.1 dax '
 		step_reset data/a* data/c* || exit 1
 		step_window 64
 		timed step_md5 /kit/MD5SUMS
@@ -56,15 +58,19 @@ small_window() {
 		timed step_fio_all 4 2M
 		timed step_coherence coherent
 		timed step_coherence_dax coherent
+		check "the daemon counts a mapping for each 2 MiB" /kit/guestio hold data/c-32M -- \
+			sh -c "$host_step" - mapped 16
 		check "files stay mapped over stop and cont" /kit/guestio hold data/c-32M -- \
 			sh -c "$host_step" - pause
 		timed step_remount /kit/MD5SUMS
-		step_quiet'
+		step_quiet' --dax always
 }
 
 middle_window() {
-	window 512M 6.12 '
+	window 512M 6.12 dax '
 		step_window 512
+		timed step_touch touch sparse 768
+		timed step_touch pread sparse 768
 		timed step_md5 /kit/MD5SUMS
 		timed step_fio randwrite psync 4 4M
 		timed step_fio randrw mmap 4 4M
@@ -79,47 +85,66 @@ middle_window() {
 		check "mount without dax" remount_share ""
 		timed step_md5 /kit/ODDSUMS "no dax"
 		timed step_fio randwrite mmap 4 2M
-		step_quiet'
+		step_quiet' --dax always
+}
+
+# Guest and daemon choose file by file; a guest that wants every file mapped is served right or refused
+inode_window() {
+	window 64M 6.12 dax=inode '
+		step_window 64 dax=inode
+		timed step_md5 /kit/MD5SUMS
+		timed step_md5 /kit/ODDSUMS
+		check "the daemon counts a mapping for each 2 MiB" /kit/guestio hold data/c-32M -- \
+			sh -c "$host_step" - mapped 16
+		check umount umount_share
+		if mount_share dax; then
+			cd "$MNT"
+			timed step_md5 /kit/ODDSUMS "dax=always"
+		else
+			skip "mount with dax=always" "refused"
+		fi
+		check "mount without an option" sh -c ". /kit/lib.sh; umount_share 2>/dev/null; mount_share \"\""
+		cd "$MNT"
+		timed step_md5 /kit/ODDSUMS "no option"
+		step_quiet' --dax inode
 }
 
 big_window() {
 	random_file big 1536M
-	truncate -s 1536M "$share/sparse"
 	(cd "$share" && md5sum big) >>"$work/MD5SUMS"
-	window 1G 6.1 '
+	window 1G 6.1 dax '
 		step_reset data/e-* || exit 1
 		step_window 1024
-		timed step_touch touch sparse 768
-		timed step_touch pread sparse 768
+		timed step_touch touch sparse 768 480
+		timed step_touch pread sparse 768 480
 		timed step_md5 /kit/MD5SUMS
 		timed step_fio randrw libaio 4 4M
-		timed step_touch touch sparse 768
-		step_quiet'
+		timed step_touch touch sparse 768 480
+		step_quiet' --dax always
 	sed -i '/ big$/d' "$work/MD5SUMS"
-	rm -f "$share/big" "$share/sparse"
+	rm -f "$share/big"
 }
 
-# A guest may ask for 256 mappings, and does for 128; the daemon grants 64
+# A guest may ask for 256 mappings, and does; the daemon grants 64
 budget() {
-	truncate -s 256M "$share/sparse"
-	window 512M 6.12 '
+	window 512M 6.12 dax '
 		step_window 512
-		timed step_budget sparse 128 64
+		timed step_budget sparse 768 64
 		timed step_md5 /kit/MD5SUMS "after the budget was used up"
-		step_quiet' --max-mappings 64
-	rm -f "$share/sparse"
+		step_quiet' --dax always --max-mappings 64
 }
 
 body() {
 	local what
 	build_guestio || return
 	make_share
-	(($#)) || set -- 64M 512M 1G budget
+	(($#)) || set -- 64M 512M 1G inode budget
 	for what; do
 		case $what in
 		64M) small_window ;;
 		512M) middle_window ;;
 		1G) big_window ;;
+		inode) inode_window ;;
 		budget) budget ;;
 		*) not_ok "no such part: $what" ;;
 		esac

@@ -76,6 +76,7 @@ lasting_daemon() {
 	before=$(daemon_state)
 	echo "# daemon before: $before"
 	everything "$@" --socket "$daemon_sock"
+	no_counters "QEMU $1: no handle or node is left in the daemon's counters"
 	same_state "QEMU $1: no fd, thread or mapping is left" "$before"
 	stop_daemon "QEMU $1"
 }
