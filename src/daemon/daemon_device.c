@@ -92,7 +92,7 @@ static void name_thread(const char *what, unsigned int queue)
 	prctl(PR_SET_NAME, name, 0, 0, 0);
 }
 
-static void bind_thread(struct daemon_device *d, unsigned int queue)
+static void bind_thread(const struct daemon_device *d, unsigned int queue)
 {
 	if (!daemon_cpus_bind(d->config->queue_cpus, queue))
 		g_warning("--queue-cpus: queue %u: no such CPU for us; its threads are not bound",
@@ -107,8 +107,12 @@ static void on_queue_thread(void *ctx, unsigned int queue)
 
 static void on_pool_thread(void *ctx, unsigned int queue)
 {
+	const struct daemon_device *d = ctx;
+
 	name_thread("pool", queue);
-	bind_thread(ctx, queue);
+	/* Those that serve all queues run anywhere. */
+	if (queue <= (unsigned int)d->config->num_request_queues)
+		bind_thread(ctx, queue);
 }
 
 /* --- main thread: must not wait --- */
@@ -131,7 +135,7 @@ static enum vhost_region_verdict on_region(void *ctx, const struct vhost_region_
 {
 	struct daemon_device *d = ctx;
 
-	return daemon_window_region(d->window, r);
+	return daemon_window_region(d->config, d->window, d->dev, r);
 }
 
 static void on_running(void *ctx, bool running)
@@ -139,7 +143,7 @@ static void on_running(void *ctx, bool running)
 	struct daemon_device *d = ctx;
 
 	__atomic_store_n(&d->running, running, __ATOMIC_RELAXED);
-	daemon_window_running(d->window, running);
+	daemon_window_running(d->config, d->window, running);
 	g_debug("the device %s", running ? "runs" : "has stopped");
 }
 
@@ -149,6 +153,7 @@ static void on_reset(void *ctx)
 
 	__atomic_add_fetch(&d->resets, 1, __ATOMIC_RELAXED);
 	g_debug("the device was reset");
+	daemon_window_reset(d->config, d->window);
 	daemon_worker_reset(d->worker);
 }
 
@@ -157,7 +162,7 @@ static void on_channel(void *ctx, struct vhost_backend *b)
 	struct daemon_device *d = ctx;
 
 	__atomic_store_n(&d->channel, b != NULL, __ATOMIC_RELAXED);
-	daemon_window_channel(d->window, b);
+	daemon_window_channel(d->config, d->window, b);
 }
 
 static const struct vhost_ops vhost_ops = {
@@ -257,22 +262,9 @@ static enum fuse_dax_mode dax_mode(const struct daemon_device *d)
 	return d->config->dax == DAEMON_DAX_ALWAYS ? FUSE_DAX_ALWAYS : FUSE_DAX_INODE;
 }
 
-static double timeout_of(enum fs_cache_mode mode)
-{
-	switch (mode) {
-	case FS_CACHE_NEVER:
-		return 0;
-	case FS_CACHE_AUTO:
-		return 1;
-	default:
-		return 86400;
-	}
-}
-
 static void make_session(struct daemon_device *d)
 {
 	const struct daemon_config *c = d->config;
-	const double timeout = timeout_of((enum fs_cache_mode)c->cache);
 	const struct fuse_config config = {
 		.fs = d->fs,
 		.table = d->table,
@@ -283,8 +275,8 @@ static void make_session(struct daemon_device *d)
 		.remove_blocks = c->manager == DM_MANAGER_FORWARD,
 		.dax_file = dax_file,
 		.dax_ctx = d,
-		.attr_timeout = timeout,
-		.entry_timeout = timeout,
+		.attr_timeout = -1, /* as the cache mode says */
+		.entry_timeout = -1,
 		.cache = (enum fs_cache_mode)c->cache,
 		.readonly = c->readonly,
 		.writeback = c->writeback,

@@ -1,21 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon_window.h"
 
+#include "window_fs_map.h"
+#include "window_shmem.h"
+
 struct dm_window *daemon_window_new(const struct daemon_config *c)
 {
-	return NULL;
+	const struct window_shmem_config shmem = {
+		.size = c->cache_size,
+		.max_mappings = (uint32_t)c->max_mappings,
+		.ack_slots = c->slots == DAEMON_SLOTS_ACK,
+	};
+
+	if (!c->cache_size)
+		return NULL;
+	if (c->dialect == DAEMON_DIALECT_FS_MAP)
+		return window_fs_map_new(c->cache_size);
+	/* QEMU maps writable whatever we ask for; daemon_options_warnings() has said it. */
+	if (c->readonly)
+		return NULL;
+	return window_shmem_new(&shmem);
 }
 
-enum vhost_region_verdict daemon_window_region(struct dm_window *w,
+static bool is_shmem(const struct daemon_config *c)
+{
+	return c->dialect == DAEMON_DIALECT_SHMEM;
+}
+
+enum vhost_region_verdict daemon_window_region(const struct daemon_config *c, struct dm_window *w,
+					       struct vhost_dev *d,
 					       const struct vhost_region_info *r)
 {
-	return VHOST_REGION_RAM;
+	return w && is_shmem(c) ? window_shmem_region(w, d, r) : VHOST_REGION_RAM;
 }
 
-void daemon_window_running(struct dm_window *w, bool running)
+void daemon_window_running(const struct daemon_config *c, struct dm_window *w, bool running)
 {
+	if (!w)
+		return;
+	if (is_shmem(c))
+		window_shmem_running(w, running);
+	else
+		window_fs_map_running(w, running);
 }
 
-void daemon_window_channel(struct dm_window *w, struct vhost_backend *b)
+void daemon_window_reset(const struct daemon_config *c, struct dm_window *w)
 {
+	if (!w)
+		return;
+	if (is_shmem(c))
+		window_shmem_reset(w);
+	else
+		window_fs_map_reset(w);
+}
+
+void daemon_window_channel(const struct daemon_config *c, struct dm_window *w,
+			   struct vhost_backend *b)
+{
+	if (!w)
+		return;
+	if (is_shmem(c))
+		window_shmem_channel(w, b);
+	else
+		window_fs_map_channel(w, b);
 }

@@ -17,9 +17,12 @@
 struct dm_window *daemon_window_new(const struct daemon_config *c);
 
 /* Main thread; none waits. @w may be NULL. */
-enum vhost_region_verdict daemon_window_region(struct dm_window *w,
+enum vhost_region_verdict daemon_window_region(const struct daemon_config *c, struct dm_window *w,
+					       struct vhost_dev *d,
 					       const struct vhost_region_info *r);
-void daemon_window_running(struct dm_window *w, bool running);
-void daemon_window_channel(struct dm_window *w, struct vhost_backend *b);
+void daemon_window_running(const struct daemon_config *c, struct dm_window *w, bool running);
+void daemon_window_reset(const struct daemon_config *c, struct dm_window *w);
+void daemon_window_channel(const struct daemon_config *c, struct dm_window *w,
+			   struct vhost_backend *b);
 
 #endif
