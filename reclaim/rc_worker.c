@@ -22,6 +22,8 @@
 #include "util_fd.h"
 #include "util_lock.h"
 
+/* syscalls: eventfd2 openat poll read write close */
+
 #define PSI_FILE "/proc/pressure/memory"
 #define PSI_TRIGGER "some 100000 1000000"
 #define RETRY_NS UINT64_C(10000000)

@@ -23,6 +23,8 @@
 #include "util_lock.h"
 #include "util_log.h"
 
+/* syscalls: prctl */
+
 #undef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "fuse"
 

@@ -21,6 +21,8 @@
 #include "util_log.h"
 #include "vhost_msg.h"
 
+/* syscalls: getsockopt shutdown */
+
 #define PIPELINE 32u
 
 struct channel {

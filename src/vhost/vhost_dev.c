@@ -11,6 +11,8 @@
 #include "util_rcu.h"
 #include "vhost_priv.h"
 
+/* syscalls: eventfd2 read write close */
+
 struct vhost_dev *vhost_dev_new(const struct vhost_config *config, const struct vhost_ops *ops,
 				void *ctx)
 {

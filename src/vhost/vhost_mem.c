@@ -23,6 +23,8 @@
 
 #include "util_overflow.h"
 
+/* syscalls: fstat madvise mmap munmap close */
+
 static void region_put(struct vhost_region *r)
 {
 	if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL))

@@ -18,6 +18,8 @@
 
 #include "util_fd.h"
 
+/* syscalls: poll recvmsg sendmsg close */
+
 #define SCM_FDS_MAX 253 /* SCM_MAX_FD of the kernel: more cannot come at once */
 
 static int wait_for(int sock, int stop, short events)

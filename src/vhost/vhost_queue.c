@@ -51,6 +51,8 @@
 #include "util_yield.h"
 #include "vhost_priv.h"
 
+/* syscalls: eventfd2 poll read write sched_yield */
+
 #define BATCH_MAX 64
 #define POLL_MIN_NS 1000u
 #define NO_KICK_TICK_MS 1

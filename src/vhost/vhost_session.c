@@ -24,6 +24,8 @@
 #include "vhost_msg.h"
 #include "vhost_priv.h"
 
+/* syscalls: fcntl fstat */
+
 /* How a handler ends. */
 enum verdict {
 	DONE,	/* answer 0 if an answer is wanted */

@@ -41,6 +41,8 @@
 #include "util_overflow.h"
 #include "window_gate.h"
 
+/* syscalls: fcntl fstat */
+
 #define GRANULE 4096u
 #define CHUNK 32u /* operations sent before the device's state is looked at again */
 
