@@ -7,6 +7,8 @@
 
 #include "vhost_fe.h"
 
+static GMutex lock; /* guards the owner */
+
 struct owner {
 	unsigned int requests;
 	int last_error;
@@ -51,6 +53,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 {
 	struct owner *o = ctx;
 
+	g_mutex_lock(&lock);
 	o->last_error = e->error;
 	o->last_out = e->out.len;
 	o->last_in = e->in.len;
@@ -58,6 +61,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 	o->last_nin = e->in.n;
 	o->last_window = e->in.window && e->in.n ? e->in.window[0] : UTIL_GVEC_RAM;
 	o->requests++;
+	g_mutex_unlock(&lock);
 	memset(vhost_elem_priv(e), 0x5a, 24);
 	vhost_elem_done(e, e->error ? 0 : echo(e));
 }
@@ -92,6 +96,17 @@ static const struct vhost_config config = {
 };
 
 static struct owner owner;
+
+/* The owner's fields as a queue thread left them. */
+static struct owner seen(void)
+{
+	struct owner o;
+
+	g_mutex_lock(&lock);
+	o = owner;
+	g_mutex_unlock(&lock);
+	return o;
+}
 
 static struct fe *begin(uint64_t features)
 {
@@ -145,7 +160,7 @@ static void test_echo(gconstpointer features)
 		if (GPOINTER_TO_SIZE(features))
 			fe->ring[ring].avail->ring[FE_RING_SIZE] = fe->ring[ring].seen;
 	}
-	g_assert_cmpuint(owner.requests, ==, 1000);
+	g_assert_cmpuint(seen().requests, ==, 1000);
 	finish(fe);
 }
 
@@ -157,7 +172,7 @@ static void expect_bad(struct fe *fe, uint16_t head, int error)
 	u = fe_used(fe, 1);
 	g_assert_cmpuint(u.id, ==, head);
 	g_assert_cmpuint(u.len, ==, 0);
-	g_assert_cmpint(owner.last_error, ==, error);
+	g_assert_cmpint(seen().last_error, ==, error);
 }
 
 #define BUF (FE_GPA + FE_BUFS)
@@ -189,14 +204,14 @@ static void test_bad_chains(void)
 	fe_desc(fe, 1, 1, 0x1000, 16, VRING_DESC_F_NEXT, 2);
 	fe_desc(fe, 1, 2, BUF, 32, VRING_DESC_F_WRITE, 0);
 	expect_bad(fe, 0, -EFAULT);
-	g_assert_cmpuint(owner.last_out, ==, 16);
-	g_assert_cmpuint(owner.last_in, ==, 32);
+	g_assert_cmpuint(seen().last_out, ==, 16);
+	g_assert_cmpuint(seen().last_in, ==, 32);
 	/* address wraps, and runs off the end of memory */
 	fe_desc(fe, 1, 0, UINT64_MAX - 8, 16, 0, 0);
 	expect_bad(fe, 0, -EFAULT);
 	fe_desc(fe, 1, 0, FE_GPA + FE_MEM_SIZE - 8, 16, 0, 0);
 	expect_bad(fe, 0, -EFAULT);
-	g_assert_cmpuint(owner.last_out, ==, 8);
+	g_assert_cmpuint(seen().last_out, ==, 8);
 	/* more than 4 GiB */
 	fe_desc(fe, 1, 0, BUF, 0xffffffff, VRING_DESC_F_NEXT, 1);
 	fe_desc(fe, 1, 1, BUF, 0xffffffff, 0, 0);
@@ -223,7 +238,7 @@ static void test_bad_chains(void)
 	/* nothing at all is no error of the ring's */
 	fe_desc(fe, 1, 0, 0x1000, 0, 0, 0);
 	expect_bad(fe, 0, 0);
-	g_assert_cmpuint(owner.last_out, ==, 0);
+	g_assert_cmpuint(seen().last_out, ==, 0);
 	finish(fe);
 }
 
@@ -243,7 +258,7 @@ static void test_head_outside(void)
 	fe_post(fe, 1, FE_RING_SIZE);
 	fe_post(fe, 1, 0xffff);
 	finish(fe);
-	g_assert_cmpuint(owner.requests, ==, 1);
+	g_assert_cmpuint(seen().requests, ==, 1);
 }
 
 static void test_index_jump_breaks_the_ring_until_reset(void)
@@ -267,7 +282,7 @@ static void test_index_jump_breaks_the_ring_until_reset(void)
 		fe_ring_zero(fe, i);
 		fe_ring_start(fe, i, 0);
 	}
-	g_assert_cmpuint(owner.resets, ==, 1);
+	g_assert_cmpuint(seen().resets, ==, 1);
 	finish(fe);
 }
 
@@ -293,7 +308,7 @@ static void test_split_at_region_borders(void)
 	fe_post(fe, 1, 0);
 	g_assert_cmpuint(fe_used(fe, 1).len, ==, 200);
 	g_assert_cmpmem(p, 200, fe->mem + FE_BUFS, 200);
-	g_assert_cmpuint(owner.last_out, ==, 200);
+	g_assert_cmpuint(seen().last_out, ==, 200);
 	/* overlap is refused, the session lives; so does removing what is not there */
 	g_assert_cmpuint(fe_add_ram(fe, 0x100000, 0x200000), ==, 1);
 	g_assert_cmpuint(fe_rem_ram(fe, 0x100000, 0x1000), ==, 1);
@@ -315,12 +330,12 @@ static void test_window_segments(void)
 	g_assert_cmpuint(fe_ack(fe, VHOST_ADD_MEM_REG, &r, sizeof(r), fe->memfd), ==, 1);
 	fe_post(fe, 1, 0);
 	g_assert_cmpuint(fe_used(fe, 1).len, ==, 64);
-	g_assert_cmpint(owner.last_error, ==, 0);
-	g_assert_cmphex(owner.last_window, ==, 0x201000);
+	g_assert_cmpint(seen().last_error, ==, 0);
+	g_assert_cmphex(seen().last_window, ==, 0x201000);
 	/* over its end */
 	fe_desc(fe, 1, 1, base + (16u << 20) - 10, 64, VRING_DESC_F_WRITE, 0);
 	expect_bad(fe, 0, -EFAULT);
-	g_assert_cmpuint(owner.last_in, ==, 10);
+	g_assert_cmpuint(seen().last_in, ==, 10);
 	finish(fe);
 }
 
@@ -341,15 +356,15 @@ static void test_indirect_long(void)
 	fe_desc(fe, 1, 3, at, 600 * 16, VRING_DESC_F_INDIRECT, 0);
 	fe_post(fe, 1, 3);
 	g_assert_cmpuint(fe_used(fe, 1).len, ==, 300 * 32);
-	g_assert_cmpuint(owner.last_nout, ==, 300);
-	g_assert_cmpuint(owner.last_nin, ==, 300);
+	g_assert_cmpuint(seen().last_nout, ==, 300);
+	g_assert_cmpuint(seen().last_nin, ==, 300);
 	/* Neighbours are joined. */
 	for (unsigned int i = 0; i < 600; i++)
 		table[i].addr = BUF + 0x40000 + i * 32;
 	fe_post(fe, 1, 3);
 	g_assert_cmpuint(fe_used(fe, 1).len, ==, 300 * 32);
-	g_assert_cmpuint(owner.last_nout, ==, 1);
-	g_assert_cmpuint(owner.last_nin, ==, 1);
+	g_assert_cmpuint(seen().last_nout, ==, 1);
+	g_assert_cmpuint(seen().last_nin, ==, 1);
 	/* Too long. */
 	for (unsigned int i = 0; i < 4000; i++)
 		table[i] = (struct vring_desc){BUF, 1, VRING_DESC_F_NEXT, (uint16_t)(i + 1)};
