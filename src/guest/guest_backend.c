@@ -661,18 +661,22 @@ void guest_window_set_running(struct guest_window *w, bool running)
 
 void guest_window_drop(struct guest_window *w)
 {
+	GArray *old;
+
 	util_mutex_lock(&w->lock);
 	if (w->size)
 		unmap_range(w, 0, w->size);
-	for (unsigned int i = 0; i < w->live->len; i++) {
-		struct guest_live *l = live_at(w, i);
+	old = w->live;
+	w->live = g_array_new(FALSE, TRUE, sizeof(struct guest_live));
+	w->stats.live = 0;
+	util_mutex_unlock(&w->lock);
+	for (unsigned int i = 0; i < old->len; i++) {
+		struct guest_live *l = &g_array_index(old, struct guest_live, i);
 
 		guest_regions_remove(&w->fe->regions, GUEST_WINDOW_BASE + l->m.offset);
 		util_close(&l->fd);
 	}
-	g_array_set_size(w->live, 0);
-	w->stats.live = 0;
-	util_mutex_unlock(&w->lock);
+	g_array_free(old, TRUE);
 }
 
 /* --- looking --- */

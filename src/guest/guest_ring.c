@@ -170,7 +170,8 @@ static void make_available_locked(struct guest_ring *r, uint16_t head) UTIL_REQU
 {
 	r->avail[2 + (r->avail_idx & (r->num - 1))] = head;
 	r->avail_idx++;
-	__atomic_store_n(&r->avail[1], r->avail_idx, __ATOMIC_RELEASE);
+	/* Ordered before the read of avail_event in guest_ring_kick(). */
+	__atomic_store_n(&r->avail[1], r->avail_idx, __ATOMIC_SEQ_CST);
 }
 
 static void chain_begin_locked(struct guest_ring *r, uint16_t head, unsigned int n, void *token)
@@ -293,15 +294,14 @@ void guest_ring_kick(struct guest_ring *r)
 	bool need;
 
 	util_mutex_lock(&r->lock);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (r->flags & GUEST_RING_EVENT_IDX) {
-		uint16_t event = __atomic_load_n(avail_event(r), __ATOMIC_RELAXED);
+		uint16_t event = __atomic_load_n(avail_event(r), __ATOMIC_SEQ_CST);
 
 		need = (uint16_t)(r->avail_idx - event - 1) <
 		       (uint16_t)(r->avail_idx - r->kicked_idx);
 	} else {
 		need = r->avail_idx != r->kicked_idx &&
-		       !(__atomic_load_n(&r->used[0], __ATOMIC_RELAXED) & 1);
+		       !(__atomic_load_n(&r->used[0], __ATOMIC_SEQ_CST) & 1);
 	}
 	r->kicked_idx = r->avail_idx;
 	util_mutex_unlock(&r->lock);
@@ -347,7 +347,7 @@ static unsigned int take_group(struct guest_ring *r, struct finished *f)
 
 	util_mutex_lock(&r->lock);
 	while (n < GROUP) {
-		uint16_t idx = __atomic_load_n(&r->used[1], __ATOMIC_ACQUIRE);
+		uint16_t idx = __atomic_load_n(&r->used[1], __ATOMIC_SEQ_CST);
 		struct used_elem e;
 
 		if (idx == r->last_used)
@@ -395,8 +395,8 @@ unsigned int guest_ring_wait(struct guest_ring *r, int timeout_ms)
 	if (n)
 		return n;
 	util_mutex_lock(&r->lock);
-	__atomic_store_n(used_event(r), r->last_used, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* Ordered before the read of the used index in take_group(). */
+	__atomic_store_n(used_event(r), r->last_used, __ATOMIC_SEQ_CST);
 	util_mutex_unlock(&r->lock);
 	n = guest_ring_poll(r);
 	if (n)
