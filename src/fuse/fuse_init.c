@@ -163,6 +163,7 @@ ssize_t fuse_op_init(struct fuse_ctx *c)
 
 	if (s->initialised)
 		fuse_teardown(s, true);
+	fuse_park(c->r, false); /* before the first byte of the reply */
 	if (in->major < FUSE_KERNEL_VERSION) {
 		g_warning("the guest speaks FUSE %u.%u, too old", in->major, in->minor);
 		return -EPROTO;

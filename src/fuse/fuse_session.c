@@ -256,9 +256,10 @@ static size_t answer(struct fuse_session *s, struct fuse_request *r, ssize_t ret
 	struct fuse_op_count *n = &queue_of(s, r)->counts[st->op - fuse_ops];
 	size_t len = 0;
 
+	/* First: from here on the transport gives other memory where guest memory is not ours. */
+	fuse_park(r, false);
 	if (!(st->op->flags & FUSE_OP_NO_REPLY))
 		len = write_reply(r, st->h.unique, ret);
-	fuse_park(r, false);
 	if (ret < 0)
 		bump(&n->errors);
 	bump(&n->count);
