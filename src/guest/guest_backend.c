@@ -142,13 +142,13 @@ static void live_cut_locked(struct guest_window *w, uint64_t offset, uint64_t le
 /* --- judging, STRICT --- */
 
 static bool overlaps_locked(struct guest_window *w, const struct guest_msg_shmem *m,
-			    struct guest_mapping *with)
+			    struct guest_live *with)
 {
 	unsigned int i = live_find_locked(w, m->shm_offset);
 
 	if (i == w->live->len || live_at(w, i)->m.offset >= m->shm_offset + m->len)
 		return false;
-	*with = live_at(w, i)->m;
+	*with = *live_at(w, i);
 	return true;
 }
 
@@ -198,7 +198,7 @@ static bool judge_file(struct guest_window *w, const struct guest_msg_shmem *m, 
 static bool judge_map(struct guest_window *w, const struct guest_msg_shmem *m, int fd,
 		      struct stat *st)
 {
-	struct guest_mapping with = {0};
+	struct guest_live with = {0};
 	unsigned int max = w->config.max_mappings ? w->config.max_mappings : MAX_MAPPINGS;
 	bool overlap;
 	unsigned int live;
@@ -209,9 +209,10 @@ static bool judge_map(struct guest_window *w, const struct guest_msg_shmem *m, i
 	overlap = overlaps_locked(w, m, &with);
 	live = w->live->len;
 	util_mutex_unlock(&w->lock);
-	if (overlap)
+	/* A map sent right behind an unmap that a fault refused is no fault of the back-end's. */
+	if (overlap && !with.kept_by_fault)
 		guest_window_violate(w, "MAP " RANGE ": overlaps " RANGE, m->shm_offset, m->len,
-				     with.offset, with.len);
+				     with.m.offset, with.m.len);
 	if (live >= max)
 		guest_window_violate(w, "MAP " RANGE " with %u live: would have aborted QEMU",
 				     m->shm_offset, m->len, live);
@@ -399,7 +400,14 @@ static void strict_unmap(struct guest_window *w, struct guest_msg *msg)
 
 	memcpy(&m, msg->payload, sizeof(m));
 	running = device_running(w, "UNMAP");
-	if (!judge_unmap(w, &m) || faulted(w)) {
+	if (!judge_unmap(w, &m)) {
+		answer(w, msg, 1);
+		return;
+	}
+	if (faulted(w)) {
+		util_mutex_lock(&w->lock);
+		live_at(w, live_find_locked(w, m.shm_offset))->kept_by_fault = true;
+		util_mutex_unlock(&w->lock);
 		answer(w, msg, 1);
 		return;
 	}

@@ -38,6 +38,7 @@ struct guest_live {
 	struct guest_mapping m;
 	int fd;
 	bool committed;
+	bool kept_by_fault; /* its unmap was refused by order (fail_nth) */
 };
 
 struct guest_window {

@@ -14,6 +14,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <json-glib/json-glib.h>
+
 #include "raw_util.h"
 #include "util_fd.h"
 #include "util_lock.h"
@@ -333,6 +335,54 @@ unsigned int raw_wait_fds(struct raw *r, unsigned int n)
 	unsigned int have;
 
 	while ((have = raw_count_fds(r)) > n && util_now_ns() < until)
+		g_usleep(2000);
+	return have;
+}
+
+/* --- the control socket --- */
+
+static JsonNode *ask_stats(struct raw *r)
+{
+	static const char request[] = "{\"command\": \"stats\"}\n";
+	util_autofd fd = guest_chan_connect(r->control);
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_autoptr(JsonParser) parser = json_parser_new();
+	char buf[4096];
+	ssize_t n;
+
+	if (fd < 0 || write(fd, request, sizeof(request) - 1) < 0)
+		return NULL;
+	while (!strchr(text->str, '\n') && (n = read(fd, buf, sizeof(buf))) > 0)
+		g_string_append_len(text, buf, n);
+	if (!json_parser_load_from_data(parser, text->str, -1, NULL))
+		return NULL;
+	return json_parser_steal_root(parser);
+}
+
+int64_t raw_stat(struct raw *r, const char *path)
+{
+	g_autoptr(JsonNode) root = ask_stats(r);
+	g_auto(GStrv) parts = g_strsplit(path, ".", -1);
+	JsonObject *o = root ? json_node_get_object(root) : NULL;
+
+	o = o && json_object_has_member(o, "result") ? json_object_get_object_member(o, "result")
+						     : NULL;
+	for (char **p = parts; o && *p; p++) {
+		if (!json_object_has_member(o, *p))
+			return -1;
+		if (!p[1])
+			return json_object_get_int_member(o, *p);
+		o = json_object_get_object_member(o, *p);
+	}
+	return -1;
+}
+
+int64_t raw_wait_stat(struct raw *r, const char *path, int64_t want)
+{
+	uint64_t until = util_now_ns() + 5000000000ull;
+	int64_t have;
+
+	while ((have = raw_stat(r, path)) != want && util_now_ns() < until)
 		g_usleep(2000);
 	return have;
 }

@@ -69,6 +69,11 @@ unsigned int raw_count_threads(struct raw *r);
 /** raw_wait_fds() - waits until the serving process has @n descriptors (it may still be closing
  * some after a session); the number then */
 unsigned int raw_wait_fds(struct raw *r, unsigned int n);
+/** raw_stat() - a counter from the daemon's control socket, as "table.live"; -1 where there is
+ * none */
+int64_t raw_stat(struct raw *r, const char *path);
+/** raw_wait_stat() - waits until a counter is @want; what it is in the end */
+int64_t raw_wait_stat(struct raw *r, const char *path, int64_t want);
 /** raw_log_text() - what the daemon logged so far; to be freed */
 char *raw_log_text(struct raw *r);
 /** raw_log_lines() - how many of its lines contain @what */
