@@ -123,7 +123,8 @@ void dm_core_drop_all(struct dm_core *c)
 	for (size_t i = 0; i < all.n; i++)
 		dm_range_dropped_locked(c, all.v[i]);
 	dm_count(c, DM_C_dropped, all.n);
-	__atomic_store_n(&c->broken, false, __ATOMIC_SEQ_CST);
+	if (!DM_MUTATE(17))
+		__atomic_store_n(&c->broken, false, __ATOMIC_SEQ_CST);
 	dm_claim_release(c, &cl);
 	dm_stripes_unlock(c, cl.mask);
 	dm_stripes_wake(c, cl.mask);

@@ -15,12 +15,14 @@
  *    part, cut off beforehand);
  *  - else by an unmap that is sent ahead of the map in the same batch: of the part, where the
  *    driver splits; of the whole mapping otherwise, which is refused with EBUSY when the owner has
- *    bytes of it outside the extent asked for: unmapping those would make a hole.
+ *    bytes of it outside the extent asked for: unmapping those would make a hole. (Where it
+ *    overlays but does not split, that unmap is waited for.)
  *
  * Budget: a gap over displaced ranges takes over the room of one of them; the others need room,
  * as do cuts. What is short comes from lingering ranges elsewhere. Their unmaps travel in the same
  * batch, ahead of the maps, as long as the driver would survive that they fail; at the driver's
- * hard limit they are waited for first.
+ * hard limit they are waited for first. If that is not enough, lingering ranges that would be cut
+ * go whole first.
  *
  * Once the driver has been asked, the owner has let go of what was displaced, whatever the
  * outcome. When one gap fails, those that were mapped linger and the keepers stay as they were:
@@ -54,6 +56,7 @@ struct plan {
 	GArray *gaps;
 	uint32_t room; /* mappings that the gaps need beyond those they replace */
 	uint32_t cuts; /* mappings that cutting adds */
+	bool early;    /* what reaches beyond the extent goes by a call of its own first */
 	bool unmap;    /* displaced ranges are unmapped, not overlaid */
 	bool revived;
 	bool upgraded;
@@ -96,16 +99,20 @@ static void add_gap(struct plan *p, uint64_t lo, uint64_t hi, size_t first)
 	g_array_append_val(p->gaps, g);
 }
 
+/* Will @r be cut down to the extent? */
+static bool to_be_cut(const struct plan *p, const struct dm_range *r)
+{
+	return sticks_out(p, r) && dm_can(p->c, DM_WINDOW_SPLIT) && !DM_MUTATE(15);
+}
+
 static int displace(struct plan *p, struct dm_range *r)
 {
-	if (sticks_out(p, r)) {
-		if (dm_can(p->c, DM_WINDOW_SPLIT))
-			p->cuts += dm_range_pieces(r, p->offset, p->end) - 1;
-		else if (owned_outside(p, r) && !DM_MUTATE(6))
-			return -EBUSY;
-		else
-			p->unmap = true;
-	}
+	if (to_be_cut(p, r))
+		p->cuts += dm_range_pieces(r, p->offset, p->end) - 1;
+	else if (sticks_out(p, r) && owned_outside(p, r) && !DM_MUTATE(6))
+		return -EBUSY;
+	else if (sticks_out(p, r))
+		p->early |= dm_can(p->c, DM_WINDOW_OVERLAY);
 	if (!dm_can(p->c, DM_WINDOW_OVERLAY))
 		p->unmap = true;
 	dm_vec_add(&p->displaced, r);
@@ -138,6 +145,52 @@ static int classify_locked(struct plan *p)
 		add_gap(p, pos, p->end, first);
 	dm_vec_clear(&found);
 	return err;
+}
+
+/* May it go whole, though it reaches beyond the extent? */
+static bool goes_early(const struct plan *p, const struct dm_range *r)
+{
+	return sticks_out(p, r) && !owned_outside(p, r) &&
+	       (r->state == DM_LINGERING || !to_be_cut(p, r));
+}
+
+/*
+ * Unmaps what may go whole, and waits for it: where the VMM would overlay a part of a mapping if
+ * the unmap ahead of it failed, or where there is no room for the pieces of a cut. Then sorts
+ * what is there anew. The stripes are locked, and are again on return.
+ */
+static int go_early_locked(struct plan *p)
+{
+	struct dm_core *c = p->c;
+	struct dm_vec go;
+	int err = 0;
+
+	dm_vec_init(&go);
+	for (size_t i = 0; i < p->displaced.n; i++) {
+		struct dm_range *r = p->displaced.v[i];
+
+		if (!goes_early(p, r) || dm_range_pinned_locked(r))
+			continue;
+		dm_range_close_locked(r);
+		if (dm_range_pinned_locked(r)) { /* one more came in before that */
+			dm_range_open_locked(r);
+			continue;
+		}
+		dm_unmap_begin_locked(c, r);
+		dm_vec_add(&go, r);
+	}
+	dm_stripes_unlock(c, p->claim.mask);
+	if (go.n)
+		err = dm_unmap_claimed(c, &go);
+	dm_stripes_lock(c, p->claim.mask);
+	dm_vec_clear(&go);
+	dm_vec_clear(&p->keep);
+	dm_vec_clear(&p->displaced);
+	g_array_set_size(p->gaps, 0);
+	p->room = 0;
+	p->cuts = 0;
+	p->early = false;
+	return err ? err : classify_locked(p);
 }
 
 /* Keepers */
@@ -234,7 +287,7 @@ static void close_displaced_locked(struct plan *p)
 		struct dm_range *r = p->displaced.v[i];
 		struct dm_range *pieces[3];
 
-		if (sticks_out(p, r) && dm_can(p->c, DM_WINDOW_SPLIT)) {
+		if (to_be_cut(p, r)) {
 			bool left = r->offset < p->offset;
 
 			dm_range_cut_locked(p->c, r, p->offset, p->end, pieces);
@@ -382,7 +435,7 @@ static int commit_locked(struct plan *p, GPtrArray *dead)
 			dm_range_open_locked(r);
 		}
 	}
-	if (!err)
+	if (!err || DM_MUTATE(12))
 		commit_keepers_locked(p);
 	return err;
 }
@@ -466,6 +519,11 @@ static int run_plan(struct plan *p)
 	p->deadline = util_now_ns() + c->pin_wait_ns;
 	err = make_room(p);
 	dm_stripes_lock(c, p->claim.mask);
+	if (err == -ENOMEM && p->cuts && go_early_locked(p) == 0) {
+		dm_stripes_unlock(c, p->claim.mask);
+		err = make_room(p);
+		dm_stripes_lock(c, p->claim.mask);
+	}
 	if (err) {
 		if (err == -ENOMEM)
 			dm_count(c, DM_C_refused_budget, 1);
@@ -496,6 +554,10 @@ static int setup_claimed(struct plan *p)
 	struct dm_core *c = p->c;
 	int err = dm_core_broken(c) ? -EPIPE : classify_locked(p);
 
+	if (!err && p->early)
+		err = go_early_locked(p);
+	if (!err && p->early) /* still there: pinned */
+		err = -EBUSY;
 	if (!err && p->gaps->len)
 		return run_plan(p);
 	if (!err) {

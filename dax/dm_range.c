@@ -44,7 +44,7 @@ struct dm_range *dm_range_new(struct dm_core *c, struct dm_file *file, uint64_t 
 	r->word = DM_CLOSED;
 	r->refs = 1;
 	r->state = DM_MAPPING;
-	r->flags = file->writable ? DM_MAP_WRITE : 0;
+	r->flags = file->writable || DM_MUTATE(18) ? DM_MAP_WRITE : 0;
 	rc_node_init(&r->rc, (unsigned int)(offset >> c->chunk_shift));
 	return r;
 }
@@ -251,7 +251,7 @@ void dm_range_give_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, ui
 
 bool dm_range_take_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, uint64_t hi)
 {
-	if (lo <= r->offset && hi >= dm_range_end(r))
+	if ((lo <= r->offset && hi >= dm_range_end(r)) || DM_MUTATE(4))
 		return true;
 	owned_change(c, r, lo, hi, false);
 	return r->n_owned == 0;
@@ -292,6 +292,8 @@ void dm_range_revive_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, 
 	g_assert(r->state == DM_LINGERING);
 	dm_range_unlinger_locked(c, r);
 	dm_range_set_state(r, DM_LIVE);
+	if (DM_MUTATE(14))
+		hi = dm_range_end(r);
 	if (r->owned || lo > r->offset || hi < dm_range_end(r))
 		owned_change(c, r, lo, hi, true);
 	dm_count(c, DM_C_live, 1);
@@ -319,8 +321,8 @@ unsigned int dm_range_pieces(const struct dm_range *r, uint64_t lo, uint64_t hi)
 
 static struct dm_range *make_piece(struct dm_core *c, struct dm_range *r, uint64_t lo, uint64_t hi)
 {
-	struct dm_range *p =
-		dm_range_new(c, r->file, lo, hi - lo, r->file_offset + (lo - r->offset));
+	struct dm_range *p = dm_range_new(c, r->file, lo, hi - lo,
+					  r->file_offset + (DM_MUTATE(10) ? 0 : lo - r->offset));
 
 	dm_file_ref(c, r->file);
 	p->flags = r->flags;
@@ -329,7 +331,7 @@ static struct dm_range *make_piece(struct dm_core *c, struct dm_range *r, uint64
 	p->state = r->state;
 	p->parent = r;
 	dm_range_ref(r);
-	if (r->owned) {
+	if (r->owned && !DM_MUTATE(16)) {
 		uint64_t base = (lo - r->offset) / c->caps.granule;
 
 		need_map(c, p, false);

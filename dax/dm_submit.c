@@ -321,7 +321,7 @@ bool dm_submit_cancel(struct dm_core *c, struct dm_chan_request *req, uint32_t s
 	util_mutex_lock(&c->chan.lock);
 	queued = req->phase == DM_REQ_QUEUED;
 	if (queued)
-		req->ops[slot].cancelled = !DM_MUTATE(3);
+		req->ops[slot].cancelled = true;
 	util_mutex_unlock(&c->chan.lock);
 	return queued;
 }

@@ -38,7 +38,7 @@ static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_ran
 {
 	struct dm_claim *cl = &e->claims[e->n];
 
-	if (r->state != DM_LINGERING && !(DM_MUTATE(4) && r->state == DM_LIVE))
+	if (r->state != DM_LINGERING)
 		return -ENOENT;
 	if (dm_range_pinned_locked(r))
 		return -EBUSY;
@@ -81,7 +81,7 @@ size_t dm_evict_oldest(struct dm_core *c, struct dm_evict *e, size_t want, uint6
 /* Books the outcome of an unmap; the index's reference passes to the caller when true. */
 static bool unmapped_locked(struct dm_core *c, struct dm_range *r, int result)
 {
-	if (result) {
+	if (result && !DM_MUTATE(3)) {
 		dm_range_linger_locked(c, r);
 		return false;
 	}
@@ -94,7 +94,8 @@ static void dropped(struct dm_core *c, struct dm_range *r, uint64_t ns)
 {
 	dm_core_trace(c, DM_TRACE_UNMAP, r, ns);
 	dm_budget_release(c, 1);
-	dm_file_put(c, r->file);
+	if (!DM_MUTATE(11))
+		dm_file_put(c, r->file);
 	dm_range_unref(r);
 }
 
@@ -242,6 +243,8 @@ int dm_unmap_extent(struct dm_core *c, uint64_t lo, uint64_t hi, bool all)
 
 		if (!all)
 			r = part_to_unmap_locked(c, r, lo, hi);
+		if (DM_MUTATE(13) && all && r->state == DM_LINGERING)
+			continue;
 		/* a piece of which the owner had nothing lingers already */
 		if (r) {
 			dm_unmap_begin_locked(c, r);

@@ -238,5 +238,6 @@ void window_fake_reset(struct dm_window *w)
 	for (uint64_t i = 0; i < f->n_pages; i++)
 		f->pages[i] = (struct window_fake_page){0};
 	f->counts.live = 0;
+	f->counts.overlap_refused = 0;
 	util_mutex_unlock(&f->lock);
 }

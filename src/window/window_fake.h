@@ -52,7 +52,7 @@ const struct window_fake_page *window_fake_pages(struct dm_window *w);
 void window_fake_counts(struct dm_window *w, struct window_fake_counts *out);
 /** window_fake_violation() - the first rule broken, or NULL. */
 const char *window_fake_violation(struct dm_window *w);
-/** window_fake_reset() - as a device reset: every mapping is gone. */
+/** window_fake_reset() - as a device reset: every mapping is gone; overlap_refused starts anew. */
 void window_fake_reset(struct dm_window *w);
 
 #endif
