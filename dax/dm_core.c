@@ -173,18 +173,18 @@ static void check_range(struct dm_core *c, struct dm_range *r, uint64_t *live, u
 	g_assert(r->len && r->len % c->caps.granule == 0 && r->offset % c->caps.granule == 0);
 	switch ((enum dm_state)r->state) {
 	case DM_LIVE:
-		g_assert(!(r->word & DM_CLOSED) || claimed);
+		g_assert(!(dm_range_closed(r)) || claimed);
 		g_assert(!r->owned || r->n_owned > 0);
 		(*live)++;
 		break;
 	case DM_LINGERING:
-		g_assert(r->word & DM_CLOSED);
+		g_assert(dm_range_closed(r));
 		g_assert(rc_queued(c->lingering, &r->rc));
 		g_assert(!r->owned || r->n_owned == 0);
 		(*lingering)++;
 		break;
 	case DM_UNMAPPING:
-		g_assert(r->word & DM_CLOSED);
+		g_assert(dm_range_closed(r));
 		g_assert(claimed);
 		(*lingering)++;
 		break;

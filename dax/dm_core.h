@@ -292,6 +292,10 @@ static inline void dm_range_set_state(struct dm_range *r, enum dm_state s)
 	__atomic_store_n(&r->state, (uint8_t)s, __ATOMIC_RELAXED);
 }
 uint64_t dm_range_mask(const struct dm_core *c, const struct dm_range *r);
+static inline bool dm_range_closed(const struct dm_range *r)
+{
+	return __atomic_load_n(&r->word, __ATOMIC_RELAXED) & DM_CLOSED;
+}
 bool dm_range_try_pin(struct dm_range *r);
 void dm_range_unpin(struct dm_core *c, struct dm_range *r);
 bool dm_range_pinned_locked(struct dm_range *r);

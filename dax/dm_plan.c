@@ -53,7 +53,9 @@ struct plan {
 	bool write;
 	struct dm_vec keep;
 	struct dm_vec displaced;
-	GArray *gaps;
+	struct gap *gaps;
+	size_t n_gaps;
+	size_t max_gaps;
 	uint32_t room; /* mappings that the gaps need beyond those they replace */
 	uint32_t cuts; /* mappings that cutting adds */
 	bool early;    /* what reaches beyond the extent goes by a call of its own first */
@@ -66,11 +68,6 @@ struct plan {
 	size_t n_ops;
 	uint64_t ns;
 };
-
-static struct gap *gap_at(struct plan *p, guint i)
-{
-	return &g_array_index(p->gaps, struct gap, i);
-}
 
 static bool sticks_out(const struct plan *p, const struct dm_range *r)
 {
@@ -96,7 +93,11 @@ static void add_gap(struct plan *p, uint64_t lo, uint64_t hi, size_t first)
 
 	if (g.n == 0)
 		p->room++;
-	g_array_append_val(p->gaps, g);
+	if (p->n_gaps == p->max_gaps) {
+		p->max_gaps = MAX(4, p->max_gaps * 2);
+		p->gaps = g_renew(struct gap, p->gaps, p->max_gaps);
+	}
+	p->gaps[p->n_gaps++] = g;
 }
 
 /* Will @r be cut down to the extent? */
@@ -186,7 +187,7 @@ static int go_early_locked(struct plan *p)
 	dm_vec_clear(&go);
 	dm_vec_clear(&p->keep);
 	dm_vec_clear(&p->displaced);
-	g_array_set_size(p->gaps, 0);
+	p->n_gaps = 0;
 	p->room = 0;
 	p->cuts = 0;
 	p->early = false;
@@ -320,12 +321,12 @@ static void build_ops(struct plan *p)
 	const struct dm_evict *e = &p->victims;
 	struct dm_chan_op *op;
 
-	p->ops = g_new0(struct dm_chan_op, e->n + p->displaced.n + p->gaps->len);
+	p->ops = g_new0(struct dm_chan_op, e->n + p->displaced.n + p->n_gaps);
 	op = p->ops;
 	for (size_t i = 0; i < e->n; i++)
 		*op++ = e->ops[i];
-	for (guint i = 0; i < p->gaps->len; i++) {
-		struct gap *g = gap_at(p, i);
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		struct gap *g = &p->gaps[i];
 
 		for (size_t j = g->first; p->unmap && j < g->first + g->n; j++, op++) {
 			op->w.kind = DM_OP_UNMAP;
@@ -356,7 +357,7 @@ static int ask_driver(struct plan *p)
 	build_ops(p);
 	req.ops = p->ops;
 	req.n = p->n_ops;
-	req.ordered = p->n_ops > p->gaps->len;
+	req.ordered = p->n_ops > p->n_gaps;
 	util_yield();
 	rc = dm_submit(p->c, &req);
 	p->ns = req.ns;
@@ -368,7 +369,7 @@ static int ask_driver(struct plan *p)
 
 /* Books what became of the displaced ranges of @g; returns how many are gone. */
 static size_t settle_displaced_locked(struct plan *p, const struct gap *g, bool mapped,
-				      GPtrArray *gone)
+				      struct dm_vec *gone)
 {
 	size_t n = 0;
 
@@ -383,48 +384,48 @@ static size_t settle_displaced_locked(struct plan *p, const struct gap *g, bool 
 		if (!DM_MUTATE(8) || !p->unmap)
 			dm_count(p->c, p->unmap ? DM_C_asked_unmaps : DM_C_elided_overlaid, 1);
 		dm_core_trace(p->c, p->unmap ? DM_TRACE_UNMAP : DM_TRACE_OVERLAY, r, p->ns);
-		g_ptr_array_add(gone, r);
+		dm_vec_add(gone, r);
 		n++;
 	}
 	return n;
 }
 
-static int commit_gap_locked(struct plan *p, struct gap *g, GPtrArray *dead)
+static int commit_gap_locked(struct plan *p, struct gap *g, struct dm_vec *dead)
 {
 	struct dm_core *c = p->c;
 	int result = p->ops[g->op].w.result;
-	guint first = dead->len;
+	size_t first = dead->n;
 	size_t gone = settle_displaced_locked(p, g, result == 0, dead);
 
 	if (result && !DM_MUTATE(9)) {
-		dm_index_update(c, (struct dm_range **)dead->pdata + first, gone, NULL, 0);
+		dm_index_update(c, dead->v + first, gone, NULL, 0);
 		dm_budget_release(c, (uint32_t)(g->n == 0 ? 1 : gone));
 	} else {
 		dm_range_set_state(g->made, DM_LIVE);
-		dm_index_update(c, (struct dm_range **)dead->pdata + first, gone, &g->made, 1);
+		dm_index_update(c, dead->v + first, gone, &g->made, 1);
 		dm_count(c, DM_C_live, 1);
 		__atomic_add_fetch(&c->budget.bytes, g->made->len, __ATOMIC_RELAXED);
 		dm_core_trace(c, DM_TRACE_MAP, g->made, p->ns);
 		if (g->n > 1)
 			dm_budget_release(c, (uint32_t)(g->n - 1));
 	}
-	for (guint i = first; i < dead->len; i++)
-		dm_range_dropped_locked(c, dead->pdata[i]);
+	for (size_t i = first; i < dead->n; i++)
+		dm_range_dropped_locked(c, dead->v[i]);
 	return result;
 }
 
 /* All or nothing for the owner: opens what was mapped, or lets it linger. */
-static int commit_locked(struct plan *p, GPtrArray *dead)
+static int commit_locked(struct plan *p, struct dm_vec *dead)
 {
 	int err = 0;
 
-	for (guint i = 0; i < p->gaps->len; i++) {
-		int result = commit_gap_locked(p, gap_at(p, i), dead);
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		int result = commit_gap_locked(p, &p->gaps[i], dead);
 
 		err = err ? err : result;
 	}
-	for (guint i = 0; i < p->gaps->len; i++) {
-		struct dm_range *r = gap_at(p, i)->made;
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		struct dm_range *r = p->gaps[i].made;
 
 		if (r->state != DM_LIVE)
 			continue;
@@ -442,8 +443,8 @@ static int commit_locked(struct plan *p, GPtrArray *dead)
 
 static void make_ranges_locked(struct plan *p)
 {
-	for (guint i = 0; i < p->gaps->len; i++) {
-		struct gap *g = gap_at(p, i);
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		struct gap *g = &p->gaps[i];
 
 		g->made = dm_range_new(p->c, p->file, g->lo, g->hi - g->lo,
 				       p->file_offset + (g->lo - p->offset));
@@ -470,16 +471,16 @@ static void abandon_locked(struct plan *p)
 	dm_budget_release(p->c, p->room);
 }
 
-static void put_ranges(struct plan *p, GPtrArray *dead)
+static void put_ranges(struct plan *p, struct dm_vec *dead)
 {
-	for (guint i = 0; i < dead->len; i++) {
-		struct dm_range *r = dead->pdata[i];
+	for (size_t i = 0; i < dead->n; i++) {
+		struct dm_range *r = dead->v[i];
 
 		dm_file_put(p->c, r->file);
 		dm_range_unref(r);
 	}
-	for (guint i = 0; i < p->gaps->len; i++) {
-		struct dm_range *r = gap_at(p, i)->made;
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		struct dm_range *r = p->gaps[i].made;
 
 		if (dm_range_state(r) == DM_MAPPING) /* never became one */
 			dm_file_put(p->c, r->file);
@@ -490,9 +491,10 @@ static void put_ranges(struct plan *p, GPtrArray *dead)
 /* Maps the gaps. Under the claim, whose stripes are locked; they are not on return. */
 static int map_gaps(struct plan *p)
 {
-	GPtrArray *dead = g_ptr_array_new();
+	struct dm_vec dead;
 	int err;
 
+	dm_vec_init(&dead);
 	make_ranges_locked(p);
 	dm_stripes_unlock(p->c, p->claim.mask);
 	err = ask_driver(p);
@@ -500,10 +502,10 @@ static int map_gaps(struct plan *p)
 	if (err)
 		abandon_locked(p);
 	else
-		err = commit_locked(p, dead);
+		err = commit_locked(p, &dead);
 	end_claim_locked(p);
-	put_ranges(p, dead);
-	g_ptr_array_free(dead, TRUE);
+	put_ranges(p, &dead);
+	dm_vec_clear(&dead);
 	if (err)
 		dm_count(p->c, DM_C_refused_driver, 1);
 	return err;
@@ -558,7 +560,7 @@ static int setup_claimed(struct plan *p)
 		err = go_early_locked(p);
 	if (!err && p->early) /* still there: pinned */
 		err = -EBUSY;
-	if (!err && p->gaps->len)
+	if (!err && p->n_gaps)
 		return run_plan(p);
 	if (!err) {
 		commit_keepers_locked(p);
@@ -590,7 +592,6 @@ int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_fi
 	}
 	dm_vec_init(&p.keep);
 	dm_vec_init(&p.displaced);
-	p.gaps = g_array_new(FALSE, FALSE, sizeof(struct gap));
 	dm_claim_acquire(c, &p.claim, offset, offset + len);
 	err = setup_claimed(&p);
 	dm_file_put(c, p.file);
@@ -598,7 +599,7 @@ int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_fi
 		dm_evict_destroy(&p.victims);
 	dm_vec_clear(&p.keep);
 	dm_vec_clear(&p.displaced);
-	g_array_free(p.gaps, TRUE);
+	g_free(p.gaps);
 	g_free(p.ops);
 	return err;
 }

@@ -306,7 +306,7 @@ void dm_range_revive_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, 
 
 void dm_range_dropped_locked(struct dm_core *c, struct dm_range *r)
 {
-	g_assert(r->word & DM_CLOSED);
+	g_assert(dm_range_closed(r));
 	dm_count(c, r->state == DM_LIVE ? DM_C_live : DM_C_lingering, (uint64_t)-1);
 	__atomic_sub_fetch(&c->budget.bytes, r->len, __ATOMIC_RELAXED);
 	dm_range_set_state(r, DM_FREE);

@@ -26,7 +26,6 @@
 
 /* One submit call being put together. */
 struct round {
-	GPtrArray *reqs;
 	struct dm_chan_op **src; /* in the order of sending */
 	size_t n_src;
 	size_t n_loose; /* the first ones: maps without order */
@@ -144,20 +143,22 @@ static unsigned int kind_of(const struct dm_chan_request *req)
 	return req->ordered ? 1 : req->has_map ? 0 : 2;
 }
 
-static int run_round(struct dm_core *c, GPtrArray *reqs)
+/* @reqs: a list of requests, linked by .link */
+static int run_round(struct dm_core *c, struct cds_list_head *reqs)
 {
-	struct round rd = {.reqs = reqs};
+	struct round rd = {0};
+	struct dm_chan_request *req;
 	bool may_join = dm_can(c, DM_WINDOW_SPLIT) && !c->forward;
 	size_t n = 0, mark[4] = {0};
 	int rc = 0;
 
-	for (guint i = 0; i < reqs->len; i++)
-		n += ((struct dm_chan_request *)reqs->pdata[i])->n;
+	cds_list_for_each_entry (req, reqs, link)
+		n += req->n;
 	rd.src = g_new(struct dm_chan_op *, n);
 	for (unsigned int k = 0; k < 3; k++) {
-		for (guint i = 0; i < reqs->len; i++)
-			if (kind_of(reqs->pdata[i]) == k)
-				add_ops(&rd, reqs->pdata[i]);
+		cds_list_for_each_entry (req, reqs, link)
+			if (kind_of(req) == k)
+				add_ops(&rd, req);
 		mark[k + 1] = rd.n_src;
 		if (may_join && k != 1)
 			qsort(rd.src + mark[k], mark[k + 1] - mark[k], sizeof(rd.src[0]),
@@ -182,16 +183,16 @@ static int run_round(struct dm_core *c, GPtrArray *reqs)
 	return rc;
 }
 
-static void take(GPtrArray *round, struct dm_chan_request *req, size_t *ops)
+static void take(struct cds_list_head *round, struct dm_chan_request *req, size_t *ops)
 {
 	cds_list_del(&req->link);
 	req->phase = DM_REQ_SENT;
 	*ops += req->n;
-	g_ptr_array_add(round, req);
+	cds_list_add_tail(&req->link, round);
 }
 
 /* The leader's own request, and what else fits. */
-static void fill_round(struct dm_core *c, struct dm_chan_request *own, GPtrArray *round)
+static void fill_round(struct dm_core *c, struct dm_chan_request *own, struct cds_list_head *round)
 	UTIL_REQUIRES(c->chan.lock)
 {
 	struct dm_chan *ch = &c->chan;
@@ -230,17 +231,16 @@ static void pass_the_lead(struct dm_chan *ch) UTIL_REQUIRES(ch->lock)
 
 static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c->chan.lock)
 {
-	GPtrArray *round = g_ptr_array_new();
 	uint64_t start = util_now_ns();
+	struct dm_chan_request *req, *tmp;
+	CDS_LIST_HEAD(round);
 	int rc;
 
-	fill_round(c, own, round);
+	fill_round(c, own, &round);
 	util_mutex_unlock(&c->chan.lock);
-	rc = run_round(c, round);
+	rc = run_round(c, &round);
 	util_mutex_lock(&c->chan.lock);
-	for (guint i = 0; i < round->len; i++) {
-		struct dm_chan_request *req = round->pdata[i];
-
+	cds_list_for_each_entry_safe (req, tmp, &round, link) {
 		req->rc = rc;
 		req->ns = util_now_ns() - start;
 		req->phase = DM_REQ_DONE;
@@ -248,7 +248,6 @@ static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c
 			util_cond_signal(&req->cond);
 	}
 	pass_the_lead(&c->chan);
-	g_ptr_array_free(round, TRUE);
 }
 
 static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
@@ -258,6 +257,7 @@ static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
 	util_cond_init(&req->cond);
 	util_mutex_lock(&ch->lock);
 	req->phase = DM_REQ_QUEUED;
+	req->lead = false;
 	cds_list_add_tail(&req->link, req->has_map ? &ch->maps : &ch->unmaps);
 	if (!ch->busy) {
 		ch->busy = true;
@@ -274,13 +274,12 @@ static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
 
 static int submit_direct(struct dm_core *c, struct dm_chan_request *req)
 {
-	GPtrArray *round = g_ptr_array_new();
 	uint64_t start = util_now_ns();
+	CDS_LIST_HEAD(round);
 
-	g_ptr_array_add(round, req);
-	req->rc = run_round(c, round);
+	cds_list_add(&req->link, &round);
+	req->rc = run_round(c, &round);
 	req->ns = util_now_ns() - start;
-	g_ptr_array_free(round, TRUE);
 	return req->rc;
 }
 

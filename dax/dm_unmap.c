@@ -17,6 +17,7 @@ void dm_evict_init(struct dm_evict *e, size_t max, bool withdrawable)
 	e->claims = g_new0(struct dm_claim, max);
 	e->ranges = g_new0(struct dm_range *, max);
 	e->ops = g_new0(struct dm_chan_op, max);
+	e->req.ops = e->ops;
 }
 
 void dm_evict_destroy(struct dm_evict *e)
@@ -110,6 +111,9 @@ int dm_evict_finish(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 		bool gone;
 
 		if (e->ops[i].cancelled) {
+			/* who withdrew it may still be looking at the claim, under its stripes */
+			dm_stripes_lock(c, cl->mask);
+			dm_stripes_unlock(c, cl->mask);
 			dm_range_unref(r);
 			continue;
 		}
@@ -136,7 +140,7 @@ int dm_evict_run(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 {
 	if (e->n == 0)
 		return 0;
-	e->req = (struct dm_chan_request){.ops = e->ops, .n = e->n};
+	e->req.n = e->n; /* a setup may be looking at .phase already */
 	util_yield();
 	dm_submit(c, &e->req);
 	return dm_evict_finish(c, e, by);
