@@ -112,11 +112,11 @@ static int create_as(struct fs *fs, const struct fs_cred *c, int dirfd, const ch
 }
 
 /* The node and the handle of a file just made; @fd and two bookings are taken over. */
-static int created(struct fs *fs, struct fs_node *dir, int fd, struct fs_attr *out,
-		   uint64_t *handle)
+static int created(struct fs *fs, struct fs_node *dir, int fd, const char *name,
+		   struct fs_attr *out, uint64_t *handle)
 {
 	struct fs_node *node;
-	int err = fs_node_of_fd(fs, dir, fd, out, &node);
+	int err = fs_node_of_fd(fs, dir, fd, name, out, &node);
 
 	if (err < 0) {
 		fs_fd_close(fs, &fd);
@@ -174,7 +174,7 @@ static int create_in(struct fs *fs, const struct fs_cred *c, struct fs_node *dir
 	fd = create_as(fs, c, dir->fd, name, open_flags(fs, flags) | O_CREAT | O_EXCL | O_NOFOLLOW,
 		       mode);
 	if (fd >= 0)
-		return created(fs, dir, fd, out, handle);
+		return created(fs, dir, fd, name, out, handle);
 	fs_fd_give(fs);
 	if (fd == -EEXIST && !(flags & O_EXCL))
 		return create_existing(fs, dir, name, flags, kill_suidgid, out, handle);
@@ -226,7 +226,7 @@ int fs_tmpfile(struct fs *fs, const struct fs_cred *c, uint64_t parent, mode_t m
 	fd = create_as(fs, c, dir->fd, ".",
 		       (open_flags(fs, flags) & ~O_TRUNC) | O_TMPFILE | (flags & O_EXCL), mode);
 	if (fd >= 0) {
-		err = created(fs, dir, fd, out, handle);
+		err = created(fs, dir, fd, NULL, out, handle);
 	} else {
 		fs_fd_give(fs);
 		fs_fd_give(fs);

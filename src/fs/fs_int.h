@@ -176,8 +176,9 @@ struct fs_node *fs_node_find(struct fs *fs, const struct fs_mount *mount, uint64
  */
 int fs_node_adopt(struct fs *fs, int fd, const struct stat *st, struct fs_mount *mount,
 		  struct fs_node **out);
-/** fs_node_stat() - statx of @name under @dirfd, or of @dirfd itself when @name is "". */
-int fs_node_stat(int dirfd, const char *name, struct stat *st, uint64_t *mnt_id);
+/** fs_node_stat() - statx of @name under @dirfd, or of @dirfd itself when @name is "". @flags: more
+ * AT_ flags. */
+int fs_node_stat(int dirfd, const char *name, int flags, struct stat *st, uint64_t *mnt_id);
 
 enum fs_lookup_how {
 	FS_LOOKUP_ANY,
@@ -194,10 +195,10 @@ int fs_node_lookup(struct fs *fs, struct fs_node *parent, const char *name, enum
  * descriptor (FS_FD_NODE) before making it; the booking is taken over. */
 int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name,
 		       struct fs_attr *out);
-/** fs_node_of_fd() - the node of @fd, a file just made in @parent; booked as for
- * fs_node_lookup_new(). One lookup count and one reference are taken. */
-int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, struct fs_attr *out,
-		  struct fs_node **node);
+/** fs_node_of_fd() - the node of @fd, a file just made in @parent, as @name if it has one (else
+ * NULL); booked as for fs_node_lookup_new(). One lookup count and one reference are taken. */
+int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, const char *name,
+		  struct fs_attr *out, struct fs_node **node);
 /** fs_node_reopen() - opens a regular file or directory anew; flags as open(2), sanitised by the
  * caller. The descriptor is not booked. Anything else is never opened: -ENXIO. */
 int fs_node_reopen(struct fs *fs, const struct fs_node *node, int flags);

@@ -290,11 +290,11 @@ static void stat_from_statx(struct stat *st, const struct statx *sx)
 }
 
 /* syscalls: statx */
-int fs_node_stat(int dirfd, const char *name, struct stat *st, uint64_t *mnt_id)
+int fs_node_stat(int dirfd, const char *name, int flags, struct stat *st, uint64_t *mnt_id)
 {
 	struct statx sx;
 
-	if (statx(dirfd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+	if (statx(dirfd, name, flags | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
 		  STATX_BASIC_STATS | STATX_MNT_ID, &sx) < 0)
 		return -errno;
 	stat_from_statx(st, &sx);
@@ -319,7 +319,7 @@ static struct fs_node *lookup_known(struct fs *fs, struct fs_node *parent, const
 	uint64_t mnt_id;
 	struct fs_node *node;
 
-	*err = fs_node_stat(parent->fd, name, st, &mnt_id);
+	*err = fs_node_stat(parent->fd, name, 0, st, &mnt_id);
 	if (*err < 0)
 		return NULL;
 	if (mount->dev != st->st_dev || mount->mnt_id != mnt_id) {
@@ -351,24 +351,20 @@ static int open_path(struct fs *fs, struct fs_node *parent, const char *name, bo
 	return fd < 0 ? -errno : fd;
 }
 
-/* Takes over @fd, booked. */
-static int adopt_path(struct fs *fs, struct fs_node *parent, int fd, struct fs_attr *out,
-		      struct fs_node **node)
+/* Takes over @fd, booked; @st and @mnt_id are its own. */
+static int adopt_path(struct fs *fs, struct fs_node *parent, int fd, const struct stat *st,
+		      uint64_t mnt_id, struct fs_node **node)
 {
 	struct fs_mount *mount = parent->mount;
-	uint64_t mnt_id;
-	int err = fs_node_stat(fd, "", &out->st, &mnt_id);
 
-	if (err == 0 && (mount->dev != out->st.st_dev || mount->mnt_id != mnt_id)) {
-		mount = fs_mount_of(fs, out->st.st_dev, mnt_id, fd);
-		if (!mount)
-			err = -ENOMEM;
+	if (mount->dev != st->st_dev || mount->mnt_id != mnt_id) {
+		mount = fs_mount_of(fs, st->st_dev, mnt_id, fd);
+		if (!mount) {
+			fs_fd_close(fs, &fd);
+			return -ENOMEM;
+		}
 	}
-	if (err < 0) {
-		fs_fd_close(fs, &fd);
-		return err;
-	}
-	return fs_node_adopt(fs, fd, &out->st, mount, node);
+	return fs_node_adopt(fs, fd, st, mount, node);
 }
 
 /* With a booked descriptor, which is used or given back. 0: new, 1: known. */
@@ -376,12 +372,23 @@ static int lookup_booked(struct fs *fs, struct fs_node *parent, const char *name
 			 struct fs_attr *out, struct fs_node **node)
 {
 	int fd = open_path(fs, parent, name, cached);
+	uint64_t mnt_id;
+	int err;
 
 	if (fd < 0) {
 		fs_fd_give(fs);
 		return fd;
 	}
-	return adopt_path(fs, parent, fd, out, node);
+	err = fs_node_stat(fd, "", cached ? AT_STATX_DONT_SYNC : 0, &out->st, &mnt_id);
+	/* Into another mount: it may be a remote one, whose answer has to be waited for. */
+	if (err == 0 && cached &&
+	    (parent->mount->dev != out->st.st_dev || parent->mount->mnt_id != mnt_id))
+		err = -EAGAIN;
+	if (err < 0) {
+		fs_fd_close(fs, &fd);
+		return err;
+	}
+	return adopt_path(fs, parent, fd, &out->st, mnt_id, node);
 }
 
 static int lookup_any(struct fs *fs, struct fs_node *parent, const char *name,
@@ -391,11 +398,19 @@ static int lookup_any(struct fs *fs, struct fs_node *parent, const char *name,
 	int err = 0;
 
 	if (fs_fd_take(fs, FS_FD_NODE) < 0) {
+		if (cached)
+			return -EAGAIN;
 		*node = lookup_known(fs, parent, name, &out->st, &err);
 		return *node ? 0 : err < 0 ? err : -EMFILE;
 	}
-	if (!cached && lookup_bias > 0) {
+	/*
+	 * A known node's descriptor keeps the name in the kernel's cache, so asking by name does
+	 * not block; only a wrong guess could, and after one this thread has to earn the next.
+	 */
+	if (lookup_bias > (cached ? FS_BIAS_MAX - 1 : 0)) {
 		*node = lookup_known(fs, parent, name, &out->st, &err);
+		if (cached && !*node)
+			lookup_bias = 0;
 		if (*node || err < 0) {
 			fs_fd_give(fs);
 			return err;
@@ -437,21 +452,43 @@ int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name, 
 	return 0;
 }
 
-/* syscalls: openat */
-int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, struct fs_attr *out,
-		  struct fs_node **node)
+/* An O_PATH descriptor of the file that @fd is open on. By name that is half the price of the way
+ * through /proc, but another file may stand there by now. */
+/* syscalls: openat fstat newfstatat close */
+static int path_of_fd(struct fs *fs, const struct fs_node *parent, int fd, const char *name,
+		      struct stat *st, uint64_t *mnt_id)
 {
 	char buf[FS_PROC_NAME];
-	int path;
+	struct stat made;
+	util_autofd path = -1;
 	int err;
 
-	path = openat(fs->config.proc_self_fd, fs_proc_name(buf, fd), O_PATH | O_CLOEXEC);
-	if (path < 0) {
-		err = -errno;
-		fs_fd_give(fs);
-		return err;
+	if (name && fstat(fd, &made) == 0) {
+		path = openat(parent->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		if (path >= 0 && fs_node_stat(path, "", 0, st, mnt_id) == 0 &&
+		    st->st_ino == made.st_ino && st->st_dev == made.st_dev)
+			return util_steal_fd(&path);
+		util_close(&path);
 	}
-	err = adopt_path(fs, parent, path, out, node);
+	path = openat(fs->config.proc_self_fd, fs_proc_name(buf, fd), O_PATH | O_CLOEXEC);
+	if (path < 0)
+		return -errno;
+	err = fs_node_stat(path, "", 0, st, mnt_id);
+	return err < 0 ? err : util_steal_fd(&path);
+}
+
+int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, const char *name,
+		  struct fs_attr *out, struct fs_node **node)
+{
+	uint64_t mnt_id;
+	int path = path_of_fd(fs, parent, fd, name, &out->st, &mnt_id);
+	int err;
+
+	if (path < 0) {
+		fs_fd_give(fs);
+		return path;
+	}
+	err = adopt_path(fs, parent, path, &out->st, mnt_id, node);
 	if (err < 0)
 		return err;
 	answer(fs, parent, *node, out);
@@ -520,7 +557,7 @@ int fs_nodes_init(struct fs *fs, GError **error)
 	fs->nodes_by_key = util_lfht_new(64);
 	fs->next_node = FS_ROOT_ID + 1;
 	root->fd = openat(fs->config.root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	err = root->fd < 0 ? -errno : fs_node_stat(root->fd, "", &st, &mnt_id);
+	err = root->fd < 0 ? -errno : fs_node_stat(root->fd, "", 0, &st, &mnt_id);
 	if (err == 0) {
 		root->mount = fs_mount_of(fs, st.st_dev, mnt_id, root->fd);
 		if (!root->mount)

@@ -175,6 +175,7 @@ static void special_files_are_never_opened(struct share *s, gconstpointer d)
 		g_assert_cmpint(fs_open(s->fs, a.node, O_RDONLY, false, &h), <, 0);
 		g_assert_cmpint(fs_open(s->fs, a.node, O_RDWR, false, &h), <, 0);
 		g_assert_cmpint(fs_opendir(s->fs, a.node, &h), ==, -ENOTDIR);
+		g_assert_cmpint(fs_syncfs(s->fs, a.node), ==, -ENXIO);
 		g_assert_cmpint(fs_open_for_map(s->fs, a.node, &writable), ==, -EINVAL);
 		g_assert_cmpint(fs_setattr(s->fs, a.node, &set, &a), ==, -EINVAL);
 		g_assert_cmpint(
