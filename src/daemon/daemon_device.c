@@ -24,6 +24,7 @@
 #include <daxmap/table.h>
 
 #include "daemon_cpus.h"
+#include "daemon_shim.h"
 #include "daemon_window.h"
 #include "daemon_worker.h"
 #include "util_fd.h"
@@ -201,7 +202,9 @@ static int provide_file(void *ctx, struct dm_file_key key, bool *writable)
 {
 	struct daemon_device *d = ctx;
 
-	return fs_open_for_map(d->fs, key.lo, writable);
+	int fd = fs_open_for_map(d->fs, key.lo, writable);
+
+	return fd < 0 ? fd : daemon_shim_wrap(d->shim, key, fd, *writable);
 }
 
 static void give_back_file(void *ctx, struct dm_file_key key, int fd)
@@ -211,9 +214,14 @@ static void give_back_file(void *ctx, struct dm_file_key key, int fd)
 
 static bool dax_file(void *ctx, const struct fs_attr *attr)
 {
+	const struct daemon_device *d = ctx;
+
+	if (!S_ISREG(attr->st.st_mode))
+		return false;
+	if (daemon_shim_any_size(d->shim))
+		return true;
 	/* The VMM refuses what reaches beyond the end of the file, and a guest maps whole slots. */
-	return S_ISREG(attr->st.st_mode) && attr->st.st_size > 0 &&
-	       (uint64_t)attr->st.st_size % DAEMON_GRANULE == 0;
+	return attr->st.st_size > 0 && (uint64_t)attr->st.st_size % DAEMON_GRANULE == 0;
 }
 
 /* --- making and unmaking --- */
@@ -273,6 +281,7 @@ static void make_session(struct daemon_device *d)
 		.dax = dax_mode(d),
 		.window_size = d->window_size,
 		.remove_blocks = c->manager == DM_MANAGER_FORWARD,
+		.dax_always_ok = daemon_shim_any_size(d->shim),
 		.dax_file = dax_file,
 		.dax_ctx = d,
 		.attr_timeout = -1, /* as the cache mode says */
@@ -310,11 +319,12 @@ static void make_dev(struct daemon_device *d)
 }
 
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
-					GError **error)
+					struct shim *shim, GError **error)
 {
 	struct daemon_device *d = g_new0(struct daemon_device, 1);
 
 	d->config = config;
+	d->shim = shim;
 	d->started_ns = util_now_ns();
 	d->worker = daemon_worker_new(forget_guest, d);
 	if (!make_fs(d, fds, error)) {

@@ -12,6 +12,7 @@
 #include "fs.h"
 #include "fuse_session.h"
 #include "sandbox.h"
+#include "shim.h"
 #include "vhost.h"
 
 struct daemon_worker;
@@ -20,6 +21,7 @@ struct daemon_worker;
  * struct daemon_device - lives as long as the daemon; serves one front-end after the other
  * @config: borrowed
  * @window, @table: NULL without DAX
+ * @shim: borrowed; NULL without one
  * @started_ns: CLOCK_MONOTONIC
  * @sessions: front-ends served, the present one included
  * @connected, @running: state of the present one; written by the main thread
@@ -27,6 +29,7 @@ struct daemon_worker;
 struct daemon_device {
 	const struct daemon_config *config;
 	struct fs *fs;
+	struct shim *shim;
 	struct dm_window *window;
 	struct dm_table *table;
 	struct fuse_session *session;
@@ -41,9 +44,9 @@ struct daemon_device {
 	bool channel;
 };
 
-/** daemon_device_new() - takes @fds->root_fd and @fds->proc_self_fd over. NULL with @error. */
+/** daemon_device_new() - @shim is borrowed, or NULL. Takes @fds->root_fd and @fds->proc_self_fd over. NULL with @error. */
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
-					GError **error);
+					struct shim *shim, GError **error);
 void daemon_device_free(struct daemon_device *d);
 
 /**

@@ -40,6 +40,7 @@ struct option_row {
 
 static const char *const cache_names[] = {"never", "metadata", "auto", "always", NULL};
 static const char *const dax_names[] = {"inode", "always", "never", NULL};
+static const char *const shim_names[] = {"off", "auto", "on", NULL};
 static const char *const dialect_names[] = {"shmem", "fs_map", NULL};
 static const char *const slots_names[] = {"refuse", "ack", NULL};
 static const char *const manager_names[] = {"full", "forward", NULL};
@@ -49,6 +50,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 
 G_STATIC_ASSERT(FS_CACHE_ALWAYS + 1 == G_N_ELEMENTS(cache_names) - 1);
 G_STATIC_ASSERT(DAEMON_DAX_NEVER + 1 == G_N_ELEMENTS(dax_names) - 1);
+G_STATIC_ASSERT(SHIM_ON + 1 == G_N_ELEMENTS(shim_names) - 1);
 G_STATIC_ASSERT(DM_MANAGER_FORWARD + 1 == G_N_ELEMENTS(manager_names) - 1);
 G_STATIC_ASSERT(SANDBOX_NONE + 1 == G_N_ELEMENTS(sandbox_names) - 1);
 G_STATIC_ASSERT(SANDBOX_SECCOMP_NONE + 1 == G_N_ELEMENTS(seccomp_names) - 1);
@@ -160,6 +162,8 @@ static const struct option_row dax_rows[] = {
 	 .help = "size of the DAX window: a power of two from 2M up; K, M, G (default: 0, off)",
 	 AT(cache_size)},
 	ONE_OF("dax", dax, dax_names, "which files the guest may map (default: inode)"),
+	ONE_OF("dax-shim", dax_shim, shim_names,
+	       "map files of any size through a FUSE passthrough mount of our own (default: auto)"),
 	ONE_OF("window-dialect", dialect, dialect_names,
 	       "how to ask the VMM for maps (default: shmem)"),
 	ONE_OF("shmem-slots", slots, slots_names,
@@ -222,6 +226,7 @@ void daemon_config_init(struct daemon_config *c)
 		.cache = FS_CACHE_AUTO,
 		.killpriv_v2 = true,
 		.readdirplus = true,
+		.dax_shim = SHIM_AUTO,
 		.max_mappings = 480,
 		.num_request_queues = 1,
 		.thread_pool_size = -1,

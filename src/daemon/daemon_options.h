@@ -14,6 +14,7 @@
 #include "fs.h"
 #include "fuse_session.h"
 #include "sandbox.h"
+#include "shim.h"
 
 #define DAEMON_GRANULE (2ull << 20) /* what a Linux guest maps at a time */
 
@@ -63,6 +64,7 @@ struct daemon_config {
 
 	uint64_t cache_size; /* bytes; 0 = no window */
 	int dax;	     /* enum daemon_dax */
+	int dax_shim;	     /* enum shim_want */
 	int dialect;	     /* enum daemon_dialect */
 	int slots;	     /* enum daemon_slots */
 	int64_t max_mappings;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Start-up in the only order that works: what lies outside the sandbox first (limits, sockets),
+ * Start-up in the only order that works: what lies outside the sandbox first (limits, sockets, the
+ * size shim, whose helper stays there),
  * then the sandbox (which forks, so before any thread), then the parts, then seccomp, then the
  * first connection.
  */
@@ -17,6 +18,7 @@
 
 #include "daemon_control.h"
 #include "daemon_device.h"
+#include "daemon_shim.h"
 #include "daemon_socket.h"
 #include "daemon_stats.h"
 #include "util_fd.h"
@@ -32,6 +34,7 @@ struct daemon {
 	struct daemon_socket control_socket;
 	struct sandbox_fds fds;
 	int count_fds; /* of fds.proc_self_fd, which the file system takes */
+	struct shim *shim;
 	struct daemon_device *device;
 	struct daemon_control *control;
 };
@@ -140,9 +143,11 @@ static bool start(struct daemon *d, GError **error)
 
 	if (files < 0 || !check_share(d->config, error) || !open_sockets(d, error))
 		return false;
+	if (!daemon_shim_start(d->config, &d->shim, error))
+		return false;
 	if (!enter_sandbox(d, error) || !catch_signals(error))
 		return false;
-	d->device = daemon_device_new(d->config, &d->fds, error);
+	d->device = daemon_device_new(d->config, &d->fds, d->shim, error);
 	if (!d->device)
 		return false;
 	if (!sandbox_seccomp((enum sandbox_seccomp_mode)d->config->seccomp, error))
@@ -217,6 +222,7 @@ static void finish(struct daemon *d)
 	daemon_control_stop(d->control);
 	__atomic_store_n(&stop_device, NULL, __ATOMIC_RELEASE);
 	daemon_device_free(d->device);
+	shim_free(d->shim);
 	/* In a sandbox these names mean nothing; the parent removes the files. */
 	if (d->config->sandbox == SANDBOX_NONE)
 		remove_sockets(d);

@@ -124,6 +124,22 @@ static void add_fs(JsonBuilder *b, struct fs *fs)
 	json_builder_end_object(b);
 }
 
+static void add_shim(JsonBuilder *b, struct shim *shim)
+{
+	struct shim_stats s;
+	bool alive = shim && shim_check(shim) && shim_get_stats(shim, &s) == 0;
+
+	begin(b, "shim");
+	add_bool(b, "active", alive);
+	if (alive) {
+		add_u64(b, "nodes", s.nodes);
+		add_u64(b, "backings", s.backings);
+		add_u64(b, "fds", s.fds);
+		add_u64(b, "refused", s.refused);
+	}
+	json_builder_end_object(b);
+}
+
 static void add_fuse(JsonBuilder *b, struct fuse_session *session)
 {
 	struct fuse_op_stats s;
@@ -152,6 +168,7 @@ JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int
 	add_session(b, d);
 	if (d->table)
 		add_table(b, d->table);
+	add_shim(b, d->shim);
 	add_fs(b, d->fs);
 	add_fuse(b, d->session);
 	json_builder_set_member_name(b, "mappings");

@@ -264,6 +264,11 @@ int shim_open(struct shim *s, int real_fd, uint64_t key_hi, uint64_t key_lo, boo
 	return r;
 }
 
+bool shim_alive(const struct shim *s)
+{
+	return !atomic_load_explicit(&s->dead, memory_order_relaxed);
+}
+
 int shim_event_fd(const struct shim *s)
 {
 	return s->sock;

@@ -122,6 +122,9 @@ int shim_open(struct shim *shim, int real_fd, uint64_t key_hi, uint64_t key_lo, 
  * callback. Any thread. Does not block. */
 bool shim_check(struct shim *shim);
 
+/** shim_alive() - false once the death has been noticed: shim_check() without asking the kernel. */
+bool shim_alive(const struct shim *shim);
+
 /** shim_event_fd() - polls readable or hung up when the helper dies: then call shim_check(). Owned
  * by the shim; never read from it. */
 int shim_event_fd(const struct shim *shim);
