@@ -89,9 +89,8 @@ static void idle_remove(struct fuse_pool *p, struct worker *w) UTIL_REQUIRES(p->
 }
 
 /* The next job, or NULL when the thread is to leave. */
-static struct fuse_job *next_job(struct worker *w) UTIL_REQUIRES(w->pool->lock)
+static struct fuse_job *next_job(struct fuse_pool *p, struct worker *w) UTIL_REQUIRES(p->lock)
 {
-	struct fuse_pool *p = w->pool;
 	struct fuse_job *job = queue_take(p);
 	uint64_t deadline;
 
@@ -123,7 +122,7 @@ static void *worker_main(void *arg)
 	util_mutex_lock(&p->lock);
 	job = w->job;
 	w->job = NULL;
-	while (job || (job = next_job(w))) {
+	while (job || (job = next_job(p, w))) {
 		util_mutex_unlock(&p->lock);
 		job->run(job);
 		job = NULL;
