@@ -29,6 +29,7 @@
 #include "daemon_worker.h"
 #include "util_fd.h"
 #include "util_lock.h"
+#include "util_rcu.h"
 
 #undef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "device"
@@ -318,6 +319,21 @@ static void make_dev(struct daemon_device *d)
 	d->dev = vhost_dev_new(&config, &vhost_ops, d);
 }
 
+static void nothing(struct util_rcu_head *head)
+{
+	g_free(head);
+}
+
+/* liburcu makes its thread at the first callback. Made here, the number of threads before the
+ * first session is the number after each. */
+static void start_rcu_thread(void)
+{
+	struct util_rcu_head *head = g_new0(struct util_rcu_head, 1);
+
+	util_rcu_call(head, nothing);
+	util_rcu_barrier();
+}
+
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
 					struct shim *shim, GError **error)
 {
@@ -326,6 +342,7 @@ struct daemon_device *daemon_device_new(const struct daemon_config *config, stru
 	d->config = config;
 	d->shim = shim;
 	d->started_ns = util_now_ns();
+	start_rcu_thread();
 	d->worker = daemon_worker_new(forget_guest, d);
 	if (!make_fs(d, fds, error)) {
 		daemon_device_free(d);
