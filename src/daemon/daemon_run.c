@@ -205,8 +205,11 @@ static int serve(struct daemon *d)
 		g_message("waiting for a VMM on %s",
 			  d->socket.path ? d->socket.path : "the inherited socket");
 		fd = wait_for_frontend(d);
-		if (fd < 0)
+		if (fd < 0) {
+			/* Of sessions that are over, only the one we end with counts. */
+			err = stopping() ? 0 : -EIO;
 			break;
+		}
 		g_message("a VMM has connected");
 		/* One that comes while another is served is refused by nobody: it waits. */
 		err = daemon_device_serve(d->device, fd);
