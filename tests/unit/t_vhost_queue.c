@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "util_lock.h"
 #include "vhost_fe.h"
 
 enum mode {
@@ -15,14 +16,18 @@ enum mode {
 	HOLD_IN_PLACE, /* the queue thread itself waits, parked */
 };
 
+/* GLib's locks and thread pool are invisible to ThreadSanitizer: none of them here. */
 static struct {
-	GMutex lock;
-	GCond cond;
+	struct util_mutex lock;
+	struct util_cond cond;
 	enum mode mode;
 	struct vhost_elem *held[8];
 	unsigned int n_held, resets, running, stopped, closed;
 	bool release;
-	GThreadPool *pool;
+	struct vhost_elem *todo[64];
+	unsigned int n_todo;
+	bool pool_end;
+	pthread_t pool[4];
 } o;
 
 static void answer(struct vhost_elem *e, uint8_t byte)
@@ -31,38 +36,75 @@ static void answer(struct vhost_elem *e, uint8_t byte)
 		memset(e->in.iov[i].iov_base, byte, e->in.iov[i].iov_len);
 }
 
-static void pool_run(gpointer data, gpointer user)
+static void finish(struct vhost_elem *e)
 {
-	struct vhost_elem *e = data;
-
 	if (e->error == 0 && e->out.len && e->in.len)
 		memcpy(e->in.iov[0].iov_base, e->out.iov[0].iov_base, e->in.iov[0].iov_len);
 	vhost_elem_done(e, e->error ? 0 : e->in.len);
+}
+
+static void *pool_main(void *arg)
+{
+	util_mutex_lock(&o.lock);
+	while (!o.pool_end || o.n_todo) {
+		struct vhost_elem *e;
+
+		if (!o.n_todo) {
+			util_cond_wait(&o.cond, &o.lock);
+			continue;
+		}
+		e = o.todo[--o.n_todo];
+		util_mutex_unlock(&o.lock);
+		finish(e);
+		util_mutex_lock(&o.lock);
+	}
+	util_mutex_unlock(&o.lock);
+	return NULL;
+}
+
+static void pool_begin(void)
+{
+	o.pool_end = false;
+	for (unsigned int i = 0; i < G_N_ELEMENTS(o.pool); i++)
+		g_assert_cmpint(pthread_create(&o.pool[i], NULL, pool_main, NULL), ==, 0);
+}
+
+static void pool_finish(void)
+{
+	util_mutex_lock(&o.lock);
+	o.pool_end = true;
+	util_cond_broadcast(&o.cond);
+	util_mutex_unlock(&o.lock);
+	for (unsigned int i = 0; i < G_N_ELEMENTS(o.pool); i++)
+		pthread_join(o.pool[i], NULL);
 }
 
 static void on_request(void *ctx, struct vhost_elem *e)
 {
 	enum mode mode;
 
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	mode = o.mode;
-	g_mutex_unlock(&o.lock);
+	util_mutex_unlock(&o.lock);
 	if (mode == AT_ONCE) {
 		answer(e, 0x11);
 		vhost_elem_done(e, e->in.len);
 		return;
 	}
 	if (mode == POOL) {
-		g_thread_pool_push(o.pool, e, NULL);
+		util_mutex_lock(&o.lock);
+		o.todo[o.n_todo++] = e;
+		util_cond_signal(&o.cond);
+		util_mutex_unlock(&o.lock);
 		return;
 	}
 	vhost_elem_parked(e, true);
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.held[o.n_held++] = e;
-	g_cond_broadcast(&o.cond);
+	util_cond_broadcast(&o.cond);
 	while (mode == HOLD_IN_PLACE && !o.release)
-		g_cond_wait(&o.cond, &o.lock);
-	g_mutex_unlock(&o.lock);
+		util_cond_wait(&o.cond, &o.lock);
+	util_mutex_unlock(&o.lock);
 	if (mode == HOLD_IN_PLACE) {
 		vhost_elem_parked(e, false);
 		answer(e, 0x22);
@@ -72,27 +114,27 @@ static void on_request(void *ctx, struct vhost_elem *e)
 
 static void on_running(void *ctx, bool running)
 {
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	if (running)
 		o.running++;
 	else
 		o.stopped++;
-	g_mutex_unlock(&o.lock);
+	util_mutex_unlock(&o.lock);
 }
 
 static void on_reset(void *ctx)
 {
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.resets++;
-	g_mutex_unlock(&o.lock);
+	util_mutex_unlock(&o.lock);
 }
 
 static void on_channel(void *ctx, struct vhost_backend *b)
 {
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.closed += b == NULL;
-	g_cond_broadcast(&o.cond);
-	g_mutex_unlock(&o.lock);
+	util_cond_broadcast(&o.cond);
+	util_mutex_unlock(&o.lock);
 }
 
 static const struct vhost_ops ops = {
@@ -103,7 +145,7 @@ static const struct vhost_ops ops = {
 };
 static const struct vhost_config config = {.num_queues = 2, .mem_slots = true};
 
-#define GET(field) (g_mutex_lock(&o.lock), get_ = o.field, g_mutex_unlock(&o.lock), get_)
+#define GET(field) (util_mutex_lock(&o.lock), get_ = o.field, util_mutex_unlock(&o.lock), get_)
 static unsigned int get_;
 
 static struct fe *begin(enum mode mode)
@@ -120,25 +162,27 @@ static struct fe *begin(enum mode mode)
 
 static void wait_held(unsigned int n)
 {
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	while (o.n_held < n)
-		g_cond_wait(&o.cond, &o.lock);
-	g_mutex_unlock(&o.lock);
+		util_cond_wait(&o.cond, &o.lock);
+	util_mutex_unlock(&o.lock);
 }
 
 static void set_mode(enum mode mode)
 {
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.mode = mode;
-	g_mutex_unlock(&o.lock);
+	util_mutex_unlock(&o.lock);
 }
 
 /* Ends a held request as a pool thread would when the back-end channel has answered. */
 static void release(unsigned int i, uint8_t byte)
 {
-	vhost_elem_parked(o.held[i], false);
-	answer(o.held[i], byte);
-	vhost_elem_done(o.held[i], o.held[i]->in.len);
+	struct vhost_elem *e = o.held[i];
+
+	vhost_elem_parked(e, false);
+	answer(e, byte);
+	vhost_elem_done(e, e->in.len);
 }
 
 static uint8_t *reply_at(struct fe *fe, unsigned int slot)
@@ -299,10 +343,10 @@ static void test_queue_thread_itself_parked(void)
 	g_assert_cmpuint(base[1], ==, 1);
 	start_all(fe, base);
 	stop_all(fe, base);
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.release = true;
-	g_cond_broadcast(&o.cond);
-	g_mutex_unlock(&o.lock);
+	util_cond_broadcast(&o.cond);
+	util_mutex_unlock(&o.lock);
 	fe_get(fe, VHOST_GET_FEATURES);
 	g_assert_cmpuint(fe_used_count(fe, 1), ==, 0);
 	start_all(fe, base);
@@ -320,14 +364,14 @@ static void test_session_end_with_parked(void)
 	fe_echo(fe, 1, 0, 64);
 	fe_echo(fe, 0, 0, 64);
 	wait_held(2);
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	o.closed = 0;
-	g_mutex_unlock(&o.lock);
+	util_mutex_unlock(&o.lock);
 	shutdown(fe->sock, SHUT_RDWR);
-	g_mutex_lock(&o.lock);
+	util_mutex_lock(&o.lock);
 	while (!o.closed)
-		g_cond_wait(&o.cond, &o.lock);
-	g_mutex_unlock(&o.lock);
+		util_cond_wait(&o.cond, &o.lock);
+	util_mutex_unlock(&o.lock);
 	release(0, 1);
 	release(1, 1);
 	g_assert_cmpint(fe_wait_end(fe), ==, 0);
@@ -344,7 +388,7 @@ static void test_many_threads_complete(gconstpointer features)
 	struct fe *fe;
 	unsigned int posted = 0, got = 0, total = 20000;
 
-	o.pool = g_thread_pool_new(pool_run, NULL, 4, TRUE, NULL);
+	pool_begin();
 	o.mode = POOL;
 	fe = fe_new(&config, &ops, NULL);
 	fe_start(fe, FE_FEATURES | GPOINTER_TO_SIZE(features));
@@ -368,7 +412,7 @@ static void test_many_threads_complete(gconstpointer features)
 	}
 	g_assert_cmpint(fe_hangup(fe), ==, 0);
 	fe_free(fe);
-	g_thread_pool_free(o.pool, FALSE, TRUE);
+	pool_finish();
 }
 
 /* A region comes and goes while requests use it: each is answered, right or with an error. */
@@ -377,7 +421,7 @@ static void test_memory_comes_and_goes(void)
 	struct fe *fe;
 	unsigned int ok = 0, bad = 0;
 
-	o.pool = g_thread_pool_new(pool_run, NULL, 2, TRUE, NULL);
+	pool_begin();
 	o.mode = POOL;
 	fe = fe_new(&config, &ops, NULL);
 	fe_negotiate(fe, FE_FEATURES, ~0ull);
@@ -410,7 +454,7 @@ static void test_memory_comes_and_goes(void)
 	g_assert_cmpuint(ok, >, 0);
 	g_assert_cmpuint(bad, >, 0);
 	fe_free(fe);
-	g_thread_pool_free(o.pool, FALSE, TRUE);
+	pool_finish();
 }
 
 /* Polling mode: no kick descriptor. */
@@ -448,6 +492,8 @@ int main(int argc, char **argv)
 {
 	gpointer event_idx = GSIZE_TO_POINTER(VHOST_BIT(VIRTIO_F_BIT_EVENT_IDX));
 
+	util_mutex_init(&o.lock);
+	util_cond_init(&o.cond);
 	g_test_init(&argc, &argv, NULL);
 	g_log_set_always_fatal(G_LOG_LEVEL_ERROR);
 	g_test_add_func("/vhost/queue/stop-cont-parked", test_stop_cont_with_parked);
