@@ -23,7 +23,7 @@
 
 #include "util_overflow.h"
 
-/* syscalls: fstat madvise mmap munmap close */
+/* syscalls: fstat fstatfs madvise mmap munmap close */
 
 static void region_put(struct vhost_region *r)
 {

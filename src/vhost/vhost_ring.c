@@ -25,8 +25,6 @@
 
 #include "util_overflow.h"
 
-/* syscalls: preadv2 */
-
 #define CHAIN_MAX 2048u
 
 static inline void full_barrier(void)
