@@ -81,6 +81,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 	r->fuse.out = e->out;
 	r->fuse.in = e->in;
 	r->fuse.queue = vhost_queue_index(e->queue);
+	r->fuse.error = e->error;
 	r->fuse.done = request_done;
 	r->fuse.parked = request_parked;
 	fuse_session_handle(d->session, &r->fuse);

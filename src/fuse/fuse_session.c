@@ -314,9 +314,13 @@ static int decode_header(struct fuse_request *r)
 	fuse_cursor_init(&in, &r->out);
 	if (fuse_cursor_read(&in, &st->h, have))
 		return -EFAULT;
-	if (have < sizeof(st->h) || st->h.len != r->out.len)
+	if (have < sizeof(st->h))
+		return r->error ? r->error : -EINVAL;
+	if (!r->error && st->h.len != r->out.len)
 		return -EINVAL;
 	st->op = fuse_op_find(st->h.opcode);
+	if (r->error)
+		return r->error;
 	return st->op->run ? 0 : -ENOSYS;
 }
 

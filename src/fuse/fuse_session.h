@@ -21,6 +21,8 @@ struct fuse_session;
  * struct fuse_request - one request, embedded in memory that the transport keeps until @done
  * @out: what the guest sent; @in: where the reply goes
  * @queue: index of the queue it came by (0 is hiprio)
+ * @error: 0, or what the transport found wrong with the buffers, a negative errno: @out or @in are
+ *         then not whole, and this is the answer
  * @done: called exactly once, from any thread, when the reply is written; @len is its size, 0
  *        where FUSE sends none (FORGET)
  * @parked: tells the transport that the request waits for the VMM's back-end channel
@@ -31,6 +33,7 @@ struct fuse_request {
 	struct util_gvec out;
 	struct util_gvec in;
 	unsigned int queue;
+	int error;
 	void (*done)(struct fuse_request *r, size_t len);
 	void (*parked)(struct fuse_request *r, bool parked);
 	/* private */
