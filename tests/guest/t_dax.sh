@@ -42,8 +42,10 @@ window() {
 		--kernel "$kernel" --mount-opts "$opts" --timeout 300 --hook "$guest_dir/hook" \
 		--add "$work/MD5SUMS" --add "$work/ODDSUMS" --add "$work/guestio" -c ". /kit/steps.sh
 		$script"
+	echo "# daemon after: $(daemon_state)"
 	no_counters "window $size $*: no mapping, handle or node is left in the daemon's counters"
 	same_state "window $size $*: no fd, thread or mapping is left" "$before"
+	! declare -F "${then:-}" >/dev/null || "$then"
 	stop_daemon "window $size $*"
 	check "window $size $*: the host's data is as it was" sums_hold "$work/MD5SUMS" "$work/ODDSUMS"
 }
@@ -88,8 +90,20 @@ middle_window() {
 		step_quiet' --dax always
 }
 
+# A second guest on the same daemon leaves it as the first did, to the thread
+next_guest() {
+	local before
+	before=$(daemon_state)
+	guest "the next guest of a daemon" --socket "$daemon_sock" --share "$share" --device dax \
+		--mount-opts dax=inode --timeout 100 --add "$work/MD5SUMS" -c '
+		. /kit/steps.sh
+		step_md5 /kit/MD5SUMS "next guest"'
+	check "it leaves the daemon as its predecessor did" wait_until 25 state_is "$before"
+}
+
 # Guest and daemon choose file by file; a guest that wants every file mapped is served right or refused
 inode_window() {
+	local then=next_guest
 	window 64M 6.12 dax=inode '
 		step_window 64 dax=inode
 		timed step_md5 /kit/MD5SUMS
