@@ -59,6 +59,22 @@ static int check_setup(struct fuse_session *s, const struct fuse_setupmapping_in
 	return 0;
 }
 
+/*
+ * What the guest is told. Never ENOMEM: Linux takes that from a fault for its own lack of memory
+ * and retries for ever (dax_fault_return() in fs/dax.c), where EIO gives SIGBUS.
+ */
+static int guest_errno(int err)
+{
+	switch (err) {
+	case -ENOMEM:
+		return -EIO;
+	case -ERANGE:
+		return -EINVAL;
+	default:
+		return err;
+	}
+}
+
 ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
 {
 	const struct fuse_setupmapping_in *in = fuse_args(c, struct fuse_setupmapping_in);
@@ -80,7 +96,7 @@ ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
 	}
 	if (err)
 		log_refusal(in, node, err);
-	return err == -ERANGE ? -EINVAL : err;
+	return guest_errno(err);
 }
 
 /* Every entry is tried; the first error is the answer. */

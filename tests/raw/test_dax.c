@@ -385,7 +385,7 @@ static void test_budget(void)
 			ok++;
 			continue;
 		}
-		g_assert_cmpint(err, ==, -ENOMEM);
+		g_assert_cmpint(err, ==, -EIO);
 	}
 	g_assert_cmpuint(ok, ==, 480);
 	/* Room comes back. */
