@@ -140,8 +140,8 @@ static int in_overlay(const char *dir, unsigned int depth)
 	if (depth == 1) {
 		struct env e = {.dir = g_strdup(lower), .s = kit_shim(lower, false)};
 
-		if (!e.s)
-			return 77;
+		if (!e.s) /* it works below the overlay */
+			return 1;
 		check_coherent(&e);
 		kit_settle(e.s, 0, 0);
 		shim_free(e.s);
