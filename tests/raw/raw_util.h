@@ -32,6 +32,8 @@ struct raw {
 	struct guest_fuse *fuse;
 	struct guest_mem *mem;
 	struct guest_window *window;
+	bool persistent;
+	bool lenient; /* malformed requests are sent: replies are not judged */
 };
 
 /** raw_start() - makes the share and starts a daemon with @args (space separated; may be NULL)
@@ -80,6 +82,12 @@ char *raw_log_text(struct raw *r);
 unsigned int raw_log_lines(struct raw *r, const char *what);
 /** raw_wait_log() - waits until a line contains @what, @n times in all */
 bool raw_wait_log(struct raw *r, const char *what, unsigned int n);
+
+/** raw_chain() - submits descriptors as they are to ring @queue and waits for the chain to come
+ * back; bytes written by the device, or -ETIMEDOUT: it stays in flight */
+ssize_t raw_chain(struct raw *r, unsigned int queue, const struct guest_desc *d, unsigned int n);
+/** raw_gpa() - guest-physical address of a pointer into guest memory */
+uint64_t raw_gpa(struct raw *r, const void *p);
 
 #define raw_assert_err(call, err) g_assert_cmpint((int)(call), ==, -(err))
 #define raw_assert_ok(call) g_assert_cmpint((int)(call), ==, 0)
