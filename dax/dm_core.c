@@ -137,28 +137,34 @@ void dm_core_drop_all(struct dm_core *c)
 	dm_vec_clear(&all);
 }
 
-void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
-		   uint64_t ns)
+void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e)
 {
 	const struct dm_trace *t;
 
-	if (G_LIKELY(!__atomic_load_n(&c->trace, __ATOMIC_RELAXED)))
-		return;
+	e->mapped = __atomic_load_n(&c->budget.mapped, __ATOMIC_RELAXED);
 	util_rcu_read_lock();
 	t = util_rcu_deref(c->trace);
-	if (t) {
-		struct dm_trace_event e = {
-			.kind = kind,
-			.mapped = __atomic_load_n(&c->budget.mapped, __ATOMIC_RELAXED),
-			.offset = r->offset,
-			.len = r->len,
-			.file = r->file->key,
-			.file_offset = r->file_offset,
-			.ns = ns,
-		};
-		t->fn(t->ctx, &e);
-	}
+	if (t)
+		t->fn(t->ctx, e);
 	util_rcu_read_unlock();
+}
+
+void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
+		   uint64_t ns)
+{
+	struct dm_trace_event e;
+
+	if (G_LIKELY(!__atomic_load_n(&c->trace, __ATOMIC_RELAXED)))
+		return;
+	e = (struct dm_trace_event){
+		.kind = kind,
+		.offset = r->offset,
+		.len = r->len,
+		.file = r->file->key,
+		.file_offset = r->file_offset,
+		.ns = ns,
+	};
+	dm_core_trace_event(c, &e);
 }
 
 /* Checks */

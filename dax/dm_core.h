@@ -224,6 +224,8 @@ void dm_core_check(struct dm_core *c);
 struct dm_core *dm_table_core(struct dm_table *t);
 void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
 		   uint64_t ns);
+/** dm_core_trace_event() - as dm_core_trace(), with an event of one's own. */
+void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e);
 
 /* dm_stats.c */
 unsigned int dm_thread_shard(void);

@@ -56,6 +56,7 @@ int dm_host_setup(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_f
 		  uint64_t file_offset, bool write)
 {
 	struct dm_core *c = &t->core;
+	uint64_t start = 0;
 	int err;
 
 	dm_count(c, DM_C_setups, 1);
@@ -67,7 +68,21 @@ int dm_host_setup(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_f
 		return err;
 	}
 	DM_PROBE3(setup, offset, len, file_offset);
+	if (G_UNLIKELY(__atomic_load_n(&c->trace, __ATOMIC_RELAXED)))
+		start = util_now_ns();
 	err = dm_plan_setup(c, offset, len, file, file_offset, write);
+	if (start && !err) {
+		struct dm_trace_event e = {
+			.kind = DM_TRACE_SETUP,
+			.offset = offset,
+			.len = len,
+			.file = file,
+			.file_offset = file_offset,
+			.ns = util_now_ns() - start,
+		};
+
+		dm_core_trace_event(c, &e);
+	}
 	return err;
 }
 
