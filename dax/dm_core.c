@@ -99,11 +99,6 @@ void dm_core_destroy(struct dm_core *c)
 	g_free(c->chunks);
 }
 
-bool dm_core_broken(const struct dm_core *c)
-{
-	return __atomic_load_n(&c->broken, __ATOMIC_SEQ_CST);
-}
-
 void dm_core_drop_all(struct dm_core *c)
 {
 	struct dm_claim cl;
@@ -149,14 +144,10 @@ void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e)
 	util_rcu_read_unlock();
 }
 
-void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
-		   uint64_t ns)
+void dm_core_trace_slow(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
+			uint64_t ns)
 {
-	struct dm_trace_event e;
-
-	if (G_LIKELY(!__atomic_load_n(&c->trace, __ATOMIC_RELAXED)))
-		return;
-	e = (struct dm_trace_event){
+	struct dm_trace_event e = {
 		.kind = kind,
 		.offset = r->offset,
 		.len = r->len,

@@ -116,7 +116,7 @@ enum dm_counter {
 		DM_C_COUNT,
 };
 
-#define DM_SHARDS 16
+#define DM_SHARDS 64
 
 struct dm_counters {
 	uint64_t v[DM_C_COUNT];
@@ -216,23 +216,44 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 void dm_core_destroy(struct dm_core *c);
 /** dm_core_drop_all() - forgets every range; waits for pins; the driver hears nothing. */
 void dm_core_drop_all(struct dm_core *c);
-bool dm_core_broken(const struct dm_core *c);
+static inline bool dm_core_broken(const struct dm_core *c)
+{
+	return __atomic_load_n(&c->broken, __ATOMIC_SEQ_CST);
+}
 void dm_core_stats(struct dm_core *c, struct dm_stats *out);
 /** dm_core_check() - asserts every invariant of the table that can be seen from inside. Takes
  * all stripes. */
 void dm_core_check(struct dm_core *c);
 struct dm_core *dm_table_core(struct dm_table *t);
-void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
-		   uint64_t ns);
+void dm_core_trace_slow(struct dm_core *c, enum dm_trace_kind kind, const struct dm_range *r,
+			uint64_t ns);
+static inline void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind,
+				 const struct dm_range *r, uint64_t ns)
+{
+	if (G_UNLIKELY(__atomic_load_n(&c->trace, __ATOMIC_RELAXED)))
+		dm_core_trace_slow(c, kind, r, ns);
+}
 /** dm_core_trace_event() - as dm_core_trace(), with an event of one's own. */
 void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e);
 
 /* dm_stats.c */
-unsigned int dm_thread_shard(void);
+extern _Thread_local unsigned int dm_shard_of_thread;
+unsigned int dm_thread_shard_slow(void);
+
+static inline unsigned int dm_thread_shard(void)
+{
+	return G_LIKELY(dm_shard_of_thread) ? dm_shard_of_thread - 1 : dm_thread_shard_slow();
+}
 
 static inline void dm_count(struct dm_core *c, enum dm_counter what, uint64_t n)
 {
-	__atomic_fetch_add(&c->counters[dm_thread_shard()].v[what], n, __ATOMIC_RELAXED);
+	unsigned int shard = dm_thread_shard();
+	uint64_t *v = &c->counters[shard].v[what];
+
+	if (G_LIKELY(shard < DM_SHARDS - 1)) /* nobody else writes it */
+		__atomic_store_n(v, __atomic_load_n(v, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(v, n, __ATOMIC_RELAXED);
 }
 
 void dm_count_latency(struct dm_core *c, uint64_t ns);
@@ -247,7 +268,17 @@ bool dm_budget_wait(struct dm_core *c, uint32_t seen_events, uint64_t deadline_n
 void dm_budget_wake(struct dm_core *c);
 
 /* dm_index.c: lookups under RCU or under the stripes of the place looked at. */
-struct dm_range *dm_index_lookup(const struct dm_core *c, uint64_t offset);
+#define DM_SPAN_TAG ((uintptr_t)1)
+struct dm_range *dm_index_lookup_span(uintptr_t v, uint64_t offset);
+static inline struct dm_range *dm_index_lookup(const struct dm_core *c, uint64_t offset)
+{
+	uintptr_t v = __atomic_load_n(&c->chunks[offset >> c->chunk_shift], __ATOMIC_ACQUIRE);
+	struct dm_range *r = (struct dm_range *)v;
+
+	if (v & DM_SPAN_TAG)
+		return dm_index_lookup_span(v, offset);
+	return r && offset - r->offset < r->len ? r : NULL;
+}
 /** dm_index_next() - the range at or behind @offset and below @limit, or NULL; under the
  * stripes of [offset, limit), or in a read section (then a snapshot). */
 struct dm_range *dm_index_next(const struct dm_core *c, uint64_t offset, uint64_t limit);
@@ -298,8 +329,27 @@ static inline bool dm_range_closed(const struct dm_range *r)
 {
 	return __atomic_load_n(&r->word, __ATOMIC_RELAXED) & DM_CLOSED;
 }
-bool dm_range_try_pin(struct dm_range *r);
-void dm_range_unpin(struct dm_core *c, struct dm_range *r);
+static inline bool dm_range_try_pin(struct dm_range *r)
+{
+	uint32_t w = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
+
+	do {
+		if (w & DM_CLOSED)
+			return false;
+	} while (!__atomic_compare_exchange_n(&r->word, &w, w + 1, true, __ATOMIC_ACQUIRE,
+					      __ATOMIC_RELAXED));
+	return true;
+}
+/** dm_range_wake_closer() - the last pin of a closed range has gone. */
+void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end);
+static inline void dm_range_unpin(struct dm_core *c, struct dm_range *r)
+{
+	uint64_t offset = r->offset, end = r->offset + r->len;
+
+	/* the range may be gone afterwards */
+	if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_ACQ_REL) == DM_CLOSED))
+		dm_range_wake_closer(c, offset, end);
+}
 bool dm_range_pinned_locked(struct dm_range *r);
 uint32_t dm_range_pins(const struct dm_range *r);
 void dm_range_close_locked(struct dm_range *r);
@@ -310,7 +360,14 @@ bool dm_range_wait_unpinned(struct dm_core *c, struct dm_range *r, uint64_t dead
 /** dm_range_owned() - does the owner have any byte of [lo, hi) (clipped to the range)? */
 bool dm_range_owned(const struct dm_core *c, const struct dm_range *r, uint64_t lo, uint64_t hi);
 /** dm_range_owned_run() - how many bytes from @lo on the owner has. */
-uint64_t dm_range_owned_run(const struct dm_core *c, const struct dm_range *r, uint64_t lo);
+uint64_t dm_range_owned_run_map(const struct dm_core *c, const struct dm_range *r, uint64_t lo);
+static inline uint64_t dm_range_owned_run(const struct dm_core *c, const struct dm_range *r,
+					  uint64_t lo)
+{
+	if (G_UNLIKELY(__atomic_load_n(&r->owned, __ATOMIC_ACQUIRE)))
+		return dm_range_owned_run_map(c, r, lo);
+	return r->offset + r->len - lo;
+}
 /** dm_range_give_locked() - the owner has [lo, hi) of it now (clipped). */
 void dm_range_give_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, uint64_t hi);
 /** dm_range_take_locked() - the owner gave [lo, hi) back; true when nothing is left. */

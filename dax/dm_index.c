@@ -21,8 +21,6 @@ struct dm_span {
 	struct dm_range *r[];
 };
 
-#define SPAN_TAG ((uintptr_t)1)
-
 static void span_free(struct util_rcu_head *head)
 {
 	g_free(caa_container_of(head, struct dm_span, rcu));
@@ -33,12 +31,12 @@ static struct dm_range *const *entries(uintptr_t v, struct dm_range **one, size_
 {
 	const struct dm_span *span;
 
-	if (!(v & SPAN_TAG)) {
+	if (!(v & DM_SPAN_TAG)) {
 		*one = (struct dm_range *)v;
 		*n = v != 0;
 		return one;
 	}
-	span = (const struct dm_span *)(v & ~SPAN_TAG);
+	span = (const struct dm_span *)(v & ~DM_SPAN_TAG);
 	*n = span->n;
 	return span->r;
 }
@@ -59,9 +57,8 @@ static size_t first_behind(struct dm_range *const *r, size_t n, uint64_t offset)
 	return lo;
 }
 
-struct dm_range *dm_index_lookup(const struct dm_core *c, uint64_t offset)
+struct dm_range *dm_index_lookup_span(uintptr_t v, uint64_t offset)
 {
-	uintptr_t v = __atomic_load_n(&c->chunks[offset >> c->chunk_shift], __ATOMIC_ACQUIRE);
 	struct dm_range *one;
 	struct dm_range *const *r;
 	size_t n, i;
@@ -133,14 +130,14 @@ static void chunk_rebuild(struct dm_core *c, uint64_t chunk, struct dm_range **a
 	qsort(span->r, span->n, sizeof(span->r[0]), by_offset);
 
 	if (span->n > 1)
-		new = (uintptr_t)span | SPAN_TAG;
+		new = (uintptr_t)span | DM_SPAN_TAG;
 	else
 		new = span->n ? (uintptr_t)span->r[0] : 0;
 	__atomic_store_n(&c->chunks[chunk], new, __ATOMIC_RELEASE);
-	if (!(new &SPAN_TAG))
+	if (!(new &DM_SPAN_TAG))
 		g_free(span);
-	if (old & SPAN_TAG)
-		util_rcu_call(&((struct dm_span *)(old & ~SPAN_TAG))->rcu, span_free);
+	if (old & DM_SPAN_TAG)
+		util_rcu_call(&((struct dm_span *)(old & ~DM_SPAN_TAG))->rcu, span_free);
 }
 
 static unsigned long file_hash(struct dm_file_key key, uint64_t file_offset)

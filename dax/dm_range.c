@@ -79,29 +79,11 @@ uint64_t dm_range_mask(const struct dm_core *c, const struct dm_range *r)
 
 /* Pins */
 
-bool dm_range_try_pin(struct dm_range *r)
+void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end)
 {
-	uint32_t w = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
+	uint64_t mask = dm_extent_mask(c, offset, end);
 
-	do {
-		if (w & DM_CLOSED)
-			return false;
-	} while (!__atomic_compare_exchange_n(&r->word, &w, w + 1, true, __ATOMIC_ACQUIRE,
-					      __ATOMIC_RELAXED));
-	return true;
-}
-
-void dm_range_unpin(struct dm_core *c, struct dm_range *r)
-{
-	uint64_t offset = r->offset, end = dm_range_end(r);
-	uint32_t w = __atomic_sub_fetch(&r->word, 1, __ATOMIC_ACQ_REL);
-	uint64_t mask;
-
-	/* the range may be gone from here on */
-	if (G_LIKELY(w != DM_CLOSED))
-		return;
 	/* a sleeper has looked under its stripe: pass through the lock, so that it sleeps by now */
-	mask = dm_extent_mask(c, offset, end);
 	dm_stripes_lock(c, mask);
 	dm_stripes_unlock(c, mask);
 	dm_stripes_wake(c, mask);
@@ -202,14 +184,11 @@ bool dm_range_owned(const struct dm_core *c, const struct dm_range *r, uint64_t 
 	return false;
 }
 
-uint64_t dm_range_owned_run(const struct dm_core *c, const struct dm_range *r, uint64_t lo)
+uint64_t dm_range_owned_run_map(const struct dm_core *c, const struct dm_range *r, uint64_t lo)
 {
 	const unsigned long *map = owned_map(r);
-	uint64_t g, n;
+	uint64_t g, n = granules(c, r);
 
-	if (!map)
-		return dm_range_end(r) - lo;
-	n = granules(c, r);
 	for (g = (lo - r->offset) / c->caps.granule; g < n && bit_get(map, g); g++)
 		;
 	g = r->offset + g * c->caps.granule;

@@ -1,15 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Counters: sharded by thread, summed by the reader. */
+/*
+ * Counters: sharded by thread, summed by the reader.
+ *
+ * A thread has a shard to itself for as long as it lives, so that it counts with a plain add; when
+ * more threads live than there are shards, the others share the last one and count atomically.
+ */
 #include "dm_core.h"
 
-static _Thread_local unsigned int shard;
-static unsigned int next_shard;
+#include <pthread.h>
 
-unsigned int dm_thread_shard(void)
+#define OWN_SHARDS (DM_SHARDS - 1)
+G_STATIC_ASSERT(OWN_SHARDS <= 64);
+
+_Thread_local unsigned int dm_shard_of_thread; /* 1 + its number; 0 = not looked for yet */
+
+static uint64_t taken;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A thread ends: the next to come may go on counting where it stopped. */
+static void give_shard_back(void *value)
 {
-	if (G_UNLIKELY(shard == 0))
-		shard = __atomic_add_fetch(&next_shard, 1, __ATOMIC_RELAXED) % DM_SHARDS + 1;
-	return shard - 1;
+	unsigned int shard = GPOINTER_TO_UINT(value) - 1;
+
+	dm_shard_of_thread = DM_SHARDS;
+	if (shard < OWN_SHARDS)
+		__atomic_fetch_and(&taken, ~(UINT64_C(1) << shard), __ATOMIC_RELEASE);
+}
+
+static void make_key(void)
+{
+	if (pthread_key_create(&key, give_shard_back) != 0)
+		g_error("pthread_key_create: out of keys");
+}
+
+unsigned int dm_thread_shard_slow(void)
+{
+	uint64_t old = __atomic_load_n(&taken, __ATOMIC_RELAXED);
+	unsigned int shard;
+
+	pthread_once(&once, make_key);
+	do {
+		shard = ~old ? (unsigned int)__builtin_ctzll(~old) : OWN_SHARDS;
+		if (shard >= OWN_SHARDS) {
+			shard = OWN_SHARDS;
+			break;
+		}
+	} while (!__atomic_compare_exchange_n(&taken, &old, old | UINT64_C(1) << shard, true,
+					      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	dm_shard_of_thread = shard + 1;
+	pthread_setspecific(key, GUINT_TO_POINTER(shard + 1));
+	return shard;
 }
 
 void dm_count_latency(struct dm_core *c, uint64_t ns)
