@@ -384,6 +384,8 @@ static size_t settle_displaced_locked(struct plan *p, const struct gap *g, bool 
 		if (!DM_MUTATE(8) || !p->unmap)
 			dm_count(p->c, p->unmap ? DM_C_asked_unmaps : DM_C_elided_overlaid, 1);
 		dm_core_trace(p->c, p->unmap ? DM_TRACE_UNMAP : DM_TRACE_OVERLAY, r, p->ns);
+		if (!p->unmap)
+			DM_PROBE3(elide, r->offset, r->len, DM_TRACE_OVERLAY);
 		dm_vec_add(gone, r);
 		n++;
 	}
@@ -406,6 +408,7 @@ static int commit_gap_locked(struct plan *p, struct gap *g, struct dm_vec *dead)
 		dm_count(c, DM_C_live, 1);
 		__atomic_add_fetch(&c->budget.bytes, g->made->len, __ATOMIC_RELAXED);
 		dm_core_trace(c, DM_TRACE_MAP, g->made, p->ns);
+		DM_PROBE3(map, g->lo, g->hi - g->lo, p->ns);
 		if (g->n > 1)
 			dm_budget_release(c, (uint32_t)(g->n - 1));
 	}

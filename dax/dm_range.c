@@ -17,6 +17,7 @@
  */
 #include "dm_core.h"
 
+#include "dm_probe.h"
 #include "util_yield.h"
 
 static const char *const state_names[] = {
@@ -279,6 +280,7 @@ void dm_range_revive_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, 
 	dm_count(c, DM_C_lingering, (uint64_t)-1);
 	dm_count(c, r->withdrawn ? DM_C_elided_cancelled : DM_C_elided_revived, 1);
 	dm_core_trace(c, r->withdrawn ? DM_TRACE_CANCEL : DM_TRACE_REVIVE, r, 0);
+	DM_PROBE3(elide, r->offset, r->len, r->withdrawn ? DM_TRACE_CANCEL : DM_TRACE_REVIVE);
 	r->withdrawn = false;
 	dm_range_open_locked(r);
 }

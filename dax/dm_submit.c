@@ -252,22 +252,20 @@ static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c
 
 static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
 {
-	struct dm_chan *ch = &c->chan;
-
 	util_cond_init(&req->cond);
-	util_mutex_lock(&ch->lock);
+	util_mutex_lock(&c->chan.lock);
 	req->phase = DM_REQ_QUEUED;
 	req->lead = false;
-	cds_list_add_tail(&req->link, req->has_map ? &ch->maps : &ch->unmaps);
-	if (!ch->busy) {
-		ch->busy = true;
+	cds_list_add_tail(&req->link, req->has_map ? &c->chan.maps : &c->chan.unmaps);
+	if (!c->chan.busy) {
+		c->chan.busy = true;
 		req->lead = true;
 	}
 	while (req->phase != DM_REQ_DONE && !req->lead)
-		util_cond_wait(&req->cond, &ch->lock);
+		util_cond_wait(&req->cond, &c->chan.lock);
 	if (req->phase != DM_REQ_DONE)
 		lead(c, req);
-	util_mutex_unlock(&ch->lock);
+	util_mutex_unlock(&c->chan.lock);
 	util_cond_destroy(&req->cond);
 	return req->rc;
 }

@@ -94,6 +94,7 @@ static bool unmapped_locked(struct dm_core *c, struct dm_range *r, int result)
 static void dropped(struct dm_core *c, struct dm_range *r, uint64_t ns)
 {
 	dm_core_trace(c, DM_TRACE_UNMAP, r, ns);
+	DM_PROBE3(unmap, r->offset, r->len, ns);
 	dm_budget_release(c, 1);
 	if (!DM_MUTATE(11))
 		dm_file_put(c, r->file);
