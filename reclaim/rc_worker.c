@@ -24,6 +24,7 @@
 
 /* syscalls: eventfd2 openat poll read write close */
 
+/* syscalls: openat eventfd2 ppoll read write close */
 #define PSI_FILE "/proc/pressure/memory"
 #define PSI_TRIGGER "some 100000 1000000"
 #define RETRY_NS UINT64_C(10000000)

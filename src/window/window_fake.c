@@ -216,6 +216,17 @@ const struct window_fake_page *window_fake_pages(struct dm_window *w)
 	return fake_of(w)->pages;
 }
 
+struct window_fake_page window_fake_page_at(struct dm_window *w, uint64_t granule)
+{
+	struct window_fake *f = fake_of(w);
+	struct window_fake_page page;
+
+	util_mutex_lock(&f->lock);
+	page = f->pages[granule];
+	util_mutex_unlock(&f->lock);
+	return page;
+}
+
 void window_fake_counts(struct dm_window *w, struct window_fake_counts *out)
 {
 	struct window_fake *f = fake_of(w);

@@ -49,6 +49,8 @@ struct window_fake_counts {
 struct dm_window *window_fake_new(const struct window_fake_config *config);
 /** window_fake_page() - one entry for each granule. Stable while no submit runs. */
 const struct window_fake_page *window_fake_pages(struct dm_window *w);
+/** window_fake_page_at() - one of them, as it is between two operations; any time. */
+struct window_fake_page window_fake_page_at(struct dm_window *w, uint64_t granule);
 void window_fake_counts(struct dm_window *w, struct window_fake_counts *out);
 /** window_fake_violation() - the first rule broken, or NULL. */
 const char *window_fake_violation(struct dm_window *w);

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* syscalls: mmap munmap */
 #define AREAS_FOR_OTHERS 4096
 
 struct window_local {

@@ -92,14 +92,14 @@ static inline int fx_remove(struct dm_fixture *fx, uint64_t g, uint64_t n)
 
 static inline bool fx_shows(struct dm_fixture *fx, uint64_t g, uint64_t file, uint64_t fg)
 {
-	const struct window_fake_page *p = &window_fake_pages(fx->fake)[g];
+	struct window_fake_page p = window_fake_page_at(fx->fake, g);
 
-	return p->mapping && p->key_lo == file && p->file_offset == fg * FX_GRANULE;
+	return p.mapping && p.key_lo == file && p.file_offset == fg * FX_GRANULE;
 }
 
 static inline bool fx_hole(struct dm_fixture *fx, uint64_t g)
 {
-	return window_fake_pages(fx->fake)[g].mapping == 0;
+	return window_fake_page_at(fx->fake, g).mapping == 0;
 }
 
 static inline bool fx_owned(struct dm_fixture *fx, uint64_t g)
