@@ -17,6 +17,7 @@
  *	dm_submit.c  the channel: combining askers into batches
  *	dm_drain.c   the glue to reclaim
  *	dm_host.c    the host seat
+ *	dm_cache*.c  the guest seat
  *
  * Invariants (dm_core_check() asserts what can be seen from inside):
  *  1. The driver has exactly the ranges in the index: LIVE, LINGERING, UNMAPPING. They do not
@@ -39,10 +40,10 @@
 #define CHUNK_MAX (UINT64_C(2) << 20)
 
 /* A chunk: a Linux guest's slot where the window has room for 32 of them. */
-static void size_chunks(struct dm_core *c)
+static void size_chunks(struct dm_core *c, uint64_t chunk)
 {
-	c->chunk_size = CHUNK_MAX;
-	while (c->chunk_size > c->caps.size / DM_STRIPES)
+	c->chunk_size = chunk ? chunk : CHUNK_MAX;
+	while (!chunk && c->chunk_size > c->caps.size / DM_STRIPES)
 		c->chunk_size /= 2;
 	c->chunk_size = MAX(c->chunk_size, c->caps.granule);
 	c->chunk_shift = (unsigned int)__builtin_ctzll(c->chunk_size);
@@ -51,7 +52,8 @@ static void size_chunks(struct dm_core *c)
 }
 
 void dm_core_init(struct dm_core *c, struct dm_window *window,
-		  const struct dm_file_provider *provider, const struct dm_table_config *config)
+		  const struct dm_file_provider *provider, const struct dm_table_config *config,
+		  const struct dm_seat_ops *seat, uint64_t chunk)
 {
 	static const struct dm_table_config defaults;
 
@@ -59,6 +61,7 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 		config = &defaults;
 	memset(c, 0, sizeof(*c));
 	c->window = window;
+	c->seat = seat;
 	c->caps = window->caps;
 	c->provider = *provider;
 	c->forward = config->manager == DM_MANAGER_FORWARD;
@@ -67,7 +70,7 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 	g_assert(c->caps.granule && (c->caps.granule & (c->caps.granule - 1)) == 0);
 	g_assert(c->caps.size >= c->caps.granule && c->caps.size % c->caps.granule == 0);
 	g_assert(c->caps.batch >= 1);
-	size_chunks(c);
+	size_chunks(c, chunk);
 	c->by_file = util_lfht_new(64);
 	for (unsigned int i = 0; i < DM_STRIPES; i++) {
 		util_mutex_init(&c->stripes[i].lock);
@@ -172,6 +175,7 @@ static void check_range(struct dm_core *c, struct dm_range *r, uint64_t *live, u
 	case DM_LIVE:
 		g_assert(!(dm_range_closed(r)) || claimed);
 		g_assert(!r->owned || r->n_owned > 0);
+		g_assert(!c->seat || rc_queued(c->lingering, &r->rc));
 		(*live)++;
 		break;
 	case DM_LINGERING:

@@ -60,27 +60,29 @@ const char *dm_state_name(enum dm_state s);
  *         change under its stripes, read by pins without
  * @n_owned: bits set
  * @parent: the range that this was cut from, while that one may still be pinned; under stripes
- * @rc: place in the reclaim set while LINGERING (guest seat: while mapped)
+ * @rc: place in the reclaim set while LINGERING; in the guest seat while LIVE, too
  * @by_file: (file, file_offset) index
  * @in_file: list of the file's ranges; under the file stripe
  */
 struct dm_range {
+	/* what a lookup reads: constant while a reader may find it */
+	struct cds_lfht_node by_file;
 	uint64_t offset;
 	uint64_t len;
 	uint64_t file_offset;
 	struct dm_file *file;
-	uint32_t word;
+	unsigned long *owned;
+	uint8_t flags;
+	/* what a hit of this range writes, apart from what lookups of others read */
+	uint32_t word __attribute__((aligned(64)));
 	uint32_t refs;
 	uint8_t state;
-	uint8_t flags;
 	bool asked_write;
 	bool withdrawn;
 	bool gone; /* scratch of dm_index_update() */
 	uint32_t n_owned;
-	unsigned long *owned;
 	struct dm_range *parent;
 	struct rc_node rc;
-	struct cds_lfht_node by_file;
 	struct cds_list_head in_file;
 	struct util_rcu_head rcu;
 };
@@ -178,8 +180,24 @@ struct dm_chan {
 	unsigned int passed_over; /* times that maps were preferred to queued unmaps */
 };
 
+/**
+ * struct dm_seat_ops - what the guest seat does otherwise than the host seat; all may be NULL
+ * @gate: asked before a victim is claimed, no lock held; false = it is in use
+ * @freed: the driver has nothing at @offset any more; no lock held
+ * @unpinned: the last pin of the closed range at @offset has gone; no lock held
+ *
+ * In the guest seat LIVE ranges stand in the reclaim set, and one without pins may be evicted: it
+ * leaves the file index at once, so that a miss of the same bytes goes elsewhere.
+ */
+struct dm_seat_ops {
+	bool (*gate)(struct dm_core *c, struct dm_range *r);
+	void (*freed)(struct dm_core *c, uint64_t offset);
+	void (*unpinned)(struct dm_core *c, uint64_t offset);
+};
+
 struct dm_core {
 	struct dm_window *window;
+	const struct dm_seat_ops *seat; /* NULL: the host seat */
 	struct dm_window_caps caps;
 	struct dm_file_provider provider;
 	bool forward;
@@ -191,7 +209,7 @@ struct dm_core {
 	uint64_t n_chunks;
 	uintptr_t *chunks; /* NULL, a range, or a dm_span | 1 */
 	struct cds_lfht *by_file;
-	uint64_t claim_seq;
+	uint64_t claim_seq __attribute__((aligned(64))); /* hits read what stands above */
 	uint64_t pin_wait_ns;
 	struct dm_budget budget;
 	struct dm_chan chan;
@@ -211,8 +229,11 @@ static inline bool dm_can(const struct dm_core *c, uint32_t flag)
 }
 
 /* dm_core.c */
+/** dm_core_init() - @seat: NULL for the host seat; @chunk: of the window index, a power of two; 0
+ * = chosen. */
 void dm_core_init(struct dm_core *c, struct dm_window *window,
-		  const struct dm_file_provider *provider, const struct dm_table_config *config);
+		  const struct dm_file_provider *provider, const struct dm_table_config *config,
+		  const struct dm_seat_ops *seat, uint64_t chunk);
 void dm_core_destroy(struct dm_core *c);
 /** dm_core_drop_all() - forgets every range; waits for pins; the driver hears nothing. */
 void dm_core_drop_all(struct dm_core *c);
@@ -295,6 +316,8 @@ void dm_index_update(struct dm_core *c, struct dm_range **del, size_t n_del, str
 /** dm_index_by_file() - a range that starts at @file_offset of the file; read section. */
 struct dm_range *dm_index_by_file(const struct dm_core *c, struct dm_file_key key,
 				  uint64_t file_offset);
+/** dm_index_hide() - takes it out of the file index only; under its stripes. */
+void dm_index_hide(struct dm_core *c, struct dm_range *r);
 
 /* dm_file.c */
 int dm_file_get(struct dm_core *c, struct dm_file_key key, struct dm_file **out);
@@ -347,7 +370,7 @@ static inline void dm_range_unpin(struct dm_core *c, struct dm_range *r)
 	uint64_t offset = r->offset, end = r->offset + r->len;
 
 	/* the range may be gone afterwards */
-	if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_ACQ_REL) == DM_CLOSED))
+	if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_SEQ_CST) == DM_CLOSED))
 		dm_range_wake_closer(c, offset, end);
 }
 bool dm_range_pinned_locked(struct dm_range *r);

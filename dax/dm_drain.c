@@ -21,7 +21,11 @@ static void drop(void *ctx, struct rc_node *n)
 
 static enum rc_verdict claim(void *ctx, void *batch, struct rc_node *n)
 {
-	switch (dm_evict_try(ctx, batch, range_of(n))) {
+	struct dm_core *c = ctx;
+
+	if (c->seat && c->seat->gate && !c->seat->gate(c, range_of(n)))
+		return RC_BUSY;
+	switch (dm_evict_try(c, batch, range_of(n))) {
 	case 0:
 		return RC_TAKEN;
 	case -EBUSY:

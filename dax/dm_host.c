@@ -27,7 +27,7 @@ struct dm_table *dm_table_new(struct dm_window *window, const struct dm_file_pro
 {
 	struct dm_table *t = g_aligned_alloc0(1, sizeof(*t), 64);
 
-	dm_core_init(&t->core, window, provider, config);
+	dm_core_init(&t->core, window, provider, config, NULL, 0);
 	return t;
 }
 

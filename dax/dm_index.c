@@ -187,6 +187,13 @@ static void link_file(struct dm_core *c, struct dm_range *r, bool link)
 	util_rcu_read_unlock();
 }
 
+void dm_index_hide(struct dm_core *c, struct dm_range *r)
+{
+	util_rcu_read_lock();
+	util_lfht_del(c->by_file, &r->by_file);
+	util_rcu_read_unlock();
+}
+
 void dm_index_update(struct dm_core *c, struct dm_range **del, size_t n_del, struct dm_range **add,
 		     size_t n_add)
 {

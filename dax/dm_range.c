@@ -36,7 +36,7 @@ const char *dm_state_name(enum dm_state s)
 struct dm_range *dm_range_new(struct dm_core *c, struct dm_file *file, uint64_t offset,
 			      uint64_t len, uint64_t file_offset)
 {
-	struct dm_range *r = g_new0(struct dm_range, 1);
+	struct dm_range *r = g_aligned_alloc0(1, sizeof(*r), 64);
 
 	r->offset = offset;
 	r->len = len;
@@ -60,7 +60,7 @@ static void range_free(struct util_rcu_head *head)
 	struct dm_range *r = caa_container_of(head, struct dm_range, rcu);
 
 	g_free(r->owned);
-	g_free(r);
+	g_aligned_free(r);
 }
 
 void dm_range_unref(struct dm_range *r)
@@ -89,6 +89,8 @@ void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end)
 	dm_stripes_unlock(c, mask);
 	dm_stripes_wake(c, mask);
 	dm_budget_wake(c);
+	if (c->seat)
+		c->seat->unpinned(c, offset);
 }
 
 uint32_t dm_range_pins(const struct dm_range *r)
@@ -261,6 +263,10 @@ void dm_range_give_back_locked(struct dm_core *c, struct dm_range *r, bool linge
 	dm_count(c, DM_C_live, (uint64_t)-1);
 	dm_count(c, DM_C_lingering, 1);
 	dm_core_trace(c, DM_TRACE_REMOVE, r, 0);
+	if (c->seat) {
+		rc_del(c->lingering, &r->rc);
+		dm_index_hide(c, r);
+	}
 	if (linger)
 		dm_range_linger_locked(c, r);
 	else

@@ -35,11 +35,22 @@ static struct dm_chan_op unmap_op(const struct dm_range *r)
 	};
 }
 
+/* Closes a range that nobody has a pin on: a pin and this exclude each other. */
+static bool close_idle(struct dm_range *r)
+{
+	uint32_t none = 0;
+
+	return __atomic_compare_exchange_n(&r->word, &none, DM_CLOSED, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
 static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_range *r)
 {
 	struct dm_claim *cl = &e->claims[e->n];
 
-	if (r->state != DM_LINGERING)
+	bool idle = c->seat && r->state == DM_LIVE;
+
+	if (r->state != DM_LINGERING && !idle)
 		return -ENOENT;
 	if (dm_range_pinned_locked(r))
 		return -EBUSY;
@@ -50,9 +61,11 @@ static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_ran
 	};
 	if (!dm_claim_try(c, cl, r->offset, dm_range_end(r)))
 		return -EAGAIN;
-	dm_range_unlinger_locked(c, r);
-	dm_range_set_state(r, DM_UNMAPPING);
-	r->withdrawn = false;
+	if (idle && !close_idle(r)) {
+		dm_claim_release(c, cl);
+		return -EBUSY;
+	}
+	dm_unmap_begin_locked(c, r);
 	dm_range_ref(r);
 	__atomic_add_fetch(&c->budget.unmapping, 1, __ATOMIC_RELAXED);
 	e->ops[e->n] = unmap_op(r);
@@ -96,6 +109,8 @@ static void dropped(struct dm_core *c, struct dm_range *r, uint64_t ns)
 	dm_core_trace(c, DM_TRACE_UNMAP, r, ns);
 	DM_PROBE3(unmap, r->offset, r->len, ns);
 	dm_budget_release(c, 1);
+	if (c->seat)
+		c->seat->freed(c, r->offset);
 	if (!DM_MUTATE(11))
 		dm_file_put(c, r->file);
 	dm_range_unref(r);
