@@ -310,51 +310,61 @@ ssize_t raw_chain(struct raw *r, unsigned int queue, const struct guest_desc *d,
 
 /* --- /proc --- */
 
-static int first_child(int pid)
+static unsigned int count_entries(int pid, const char *what)
+{
+	char *path = g_strdup_printf("/proc/%d/%s", pid, what);
+	DIR *d = opendir(path);
+	unsigned int n = 0;
+
+	g_free(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n < 2 ? 0 : n - 2;
+}
+
+/* Of @pid and its descendants the one with the most threads: it serves; helpers have one. */
+static int busiest(int pid, unsigned int *threads)
 {
 	char *path = g_strdup_printf("/proc/%d/task/%d/children", pid, pid);
 	char *text = NULL;
-	int child = 0;
+	char **children = NULL;
+	int best = pid;
 
+	*threads = count_entries(pid, "task");
 	if (g_file_get_contents(path, &text, NULL, NULL))
-		child = atoi(text);
+		children = g_strsplit(text, " ", -1);
+	for (char **c = children; c && *c; c++) {
+		unsigned int n = 0;
+		int found = atoi(*c) ? busiest(atoi(*c), &n) : 0;
+
+		if (found && n >= *threads) {
+			*threads = n;
+			best = found;
+		}
+	}
+	g_strfreev(children);
 	g_free(text);
 	g_free(path);
-	return child;
+	return best;
 }
 
 int raw_daemon_pid(struct raw *r)
 {
-	int pid = r->pid;
-	int child;
+	unsigned int threads;
 
-	while ((child = first_child(pid)))
-		pid = child;
-	return pid;
-}
-
-static unsigned int count_entries(struct raw *r, const char *what)
-{
-	char *path = g_strdup_printf("/proc/%d/%s", raw_daemon_pid(r), what);
-	DIR *d = opendir(path);
-	unsigned int n = 0;
-
-	g_assert_nonnull(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	g_free(path);
-	return n - 2;
+	return busiest(r->pid, &threads);
 }
 
 unsigned int raw_count_fds(struct raw *r)
 {
-	return count_entries(r, "fd");
+	return count_entries(raw_daemon_pid(r), "fd");
 }
 
 unsigned int raw_count_threads(struct raw *r)
 {
-	return count_entries(r, "task");
+	return count_entries(raw_daemon_pid(r), "task");
 }
 
 unsigned int raw_wait_fds(struct raw *r, unsigned int n)

@@ -63,7 +63,8 @@ void raw_make_file(struct raw *r, const char *name, uint64_t size, uint64_t seed
 bool raw_check_bytes(const void *p, uint64_t off, uint64_t len, uint64_t seed);
 /** raw_node() - looks @path up; the node id */
 uint64_t raw_node(struct raw *r, const char *path);
-/** raw_daemon_pid() - the process that serves: the daemon or its child in a namespace */
+/** raw_daemon_pid() - the process that serves: the daemon or a child of its (the one with most
+ * threads) */
 int raw_daemon_pid(struct raw *r);
 /** raw_count_fds()/threads() - of the serving process, by /proc */
 unsigned int raw_count_fds(struct raw *r);

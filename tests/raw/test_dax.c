@@ -262,7 +262,7 @@ static void test_over_live(void)
 
 static void test_odd_setups(void)
 {
-	struct raw *r = start(NULL, NULL);
+	struct raw *r = start(NULL, "--dax-shim off");
 	uint64_t node;
 	uint64_t dir;
 	uint64_t odd;
@@ -307,6 +307,26 @@ static void test_odd_setups(void)
 	g_assert_true(raw_check_bytes(at(r, 8 * RAW_SLOT), RAW_SLOT, 5000, 1));
 #undef SETUP
 	g_free(path);
+	raw_stop(r);
+}
+
+/* With the size shim, where there is one, a slot may reach beyond the end of its file. */
+static void test_tail(void)
+{
+	struct raw *r = start(NULL, "--dax-shim auto");
+	uint64_t node;
+
+	raw_make_file(r, "odd", RAW_SLOT + 5000, 1);
+	node = raw_node(r, "odd");
+	if (setup(r, node, 1, 3, MAP_RW)) {
+		g_assert_cmpuint(live(r), ==, 0);
+		g_test_skip("no size shim here: the slot was refused whole");
+	} else {
+		g_assert_true(raw_check_bytes(at(r, 3 * RAW_SLOT), RAW_SLOT, 5000, 1));
+		g_assert_cmpuint(at(r, 3 * RAW_SLOT)[5000], ==, 0);
+		at(r, 3 * RAW_SLOT)[4999] = 'z';
+		raw_assert_ok(guest_fuse_removemapping(r->fuse, node, 3 * RAW_SLOT, RAW_SLOT));
+	}
 	raw_stop(r);
 }
 
@@ -763,6 +783,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/dax/upgrade", test_upgrade);
 	g_test_add_func("/dax/over-live", test_over_live);
 	g_test_add_func("/dax/odd-setups", test_odd_setups);
+	g_test_add_func("/dax/tail", test_tail);
 	g_test_add_func("/dax/odd-removes", test_odd_removes);
 	g_test_add_func("/dax/budget", test_budget);
 	g_test_add_func("/dax/destroy", test_destroy);
