@@ -13,15 +13,18 @@ daemon=${DAXMAPD:-$top/build/daxmapd}
 
 # Numbers the "ok - ..." lines of its input, makes diagnostics of the rest, ends with the plan
 tap_number() {
-	awk '
-	/^(not )?ok - / {
-		n++
-		if ($0 ~ /^not /) { bad++; sub(/^not ok/, "not ok " n) } else sub(/^ok/, "ok " n)
-		print; fflush(); next
-	}
-	/^Bail out!/ { print; fflush(); next }
-	{ sub(/^# ?/, ""); print "# " $0; fflush() }
-	END { print "1.." n + 0; exit(bad > 0 || n == 0) }'
+	local line n=0 bad=0
+	while IFS= read -r line || [[ $line ]]; do
+		case $line in
+		'ok - '*) echo "ok $((++n)) ${line#ok }" ;;
+		'not ok - '*) echo "not ok $((++n)) ${line#not ok }"; bad=1 ;;
+		'Bail out!'*) echo "$line" ;;
+		'#'*) echo "$line" ;;
+		*) echo "# $line" ;;
+		esac
+	done
+	echo "1..$n"
+	((!bad && n))
 }
 
 tap_main() {

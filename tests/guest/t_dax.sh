@@ -39,7 +39,7 @@ window() {
 	before=$(daemon_state)
 	echo "# daemon before: $before"
 	guest "window $size $*" --socket "$daemon_sock" --share "$share" --device dax --qemu 11 \
-		--kernel "$kernel" --mount-opts "$opts" --timeout 300 --hook "$guest_dir/hook" \
+		--kernel "$kernel" --mount-opts "$opts" --timeout 700 --hook "$guest_dir/hook" \
 		--add "$work/MD5SUMS" --add "$work/ODDSUMS" --add "$work/guestio" -c ". /kit/steps.sh
 		$script"
 	echo "# daemon after: $(daemon_state)"
@@ -95,7 +95,7 @@ next_guest() {
 	local before
 	before=$(daemon_state)
 	guest "the next guest of a daemon" --socket "$daemon_sock" --share "$share" --device dax \
-		--mount-opts dax=inode --timeout 100 --add "$work/MD5SUMS" -c '
+		--mount-opts dax=inode --timeout 300 --add "$work/MD5SUMS" -c '
 		. /kit/steps.sh
 		step_md5 /kit/MD5SUMS "next guest"'
 	check "it leaves the daemon as its predecessor did" wait_until 25 state_is "$before"

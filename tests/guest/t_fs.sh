@@ -36,7 +36,7 @@ everything() {
 	local qemu=$1 kernel=$2 queues=$3
 	shift 3
 	guest "QEMU $qemu, kernel $kernel" "$@" --qemu "$qemu" --kernel "$kernel" \
-		--queues "$queues" --device fs --share "$share" --timeout 400 \
+		--queues "$queues" --device fs --share "$share" --timeout 700 \
 		--add "$work/MD5SUMS" --add "$work/guestio" --hook "$guest_dir/hook" -c "
 		. /kit/steps.sh
 		step_reset data/[!e]* || exit 1
