@@ -17,6 +17,7 @@ struct guest_fuse *guest_fuse_new(struct guest_frontend *fe, const struct guest_
 	f->uid = c ? c->uid : 0;
 	f->gid = c ? c->gid : 0;
 	f->pid = c ? c->pid : 0;
+	f->spin_ns = c ? c->spin_ns : 0;
 	f->max_write = 4096;
 	f->block_size = (size_t)f->nreqs * (GUEST_REQ_OUT + GUEST_REQ_IN);
 	f->block = guest_mem_alloc(guest_frontend_mem(fe), f->block_size);
@@ -146,6 +147,7 @@ ssize_t guest_fuse_raw(struct guest_fuse *f, unsigned int queue, const void *out
 	memset(r->in_buf, 0, GUEST_REQ_IN);
 	r->no_reply = true;
 	r->finished = false;
+	r->ring = ring;
 	n = ring ? guest_ring_submit(ring, &o, o.len ? 1 : 0, &i, i.len ? 1 : 0, r) : -ENOTCONN;
 	if (!n) {
 		n = guest_req_wait(r);

@@ -50,6 +50,7 @@ struct guest_req {
 	uint32_t len;
 	/* private */
 	struct guest_fuse *fuse;
+	struct guest_ring *ring; /* where it was put */
 	struct guest_req *next;
 	struct util_mutex lock;
 	struct util_cond cond;
@@ -59,7 +60,7 @@ struct guest_req {
 	uint32_t reply_len;
 	uint32_t reply_min;
 	bool no_reply;
-	bool finished;
+	bool finished; /* atomic */
 	unsigned int nout;
 	unsigned int nin;
 	struct guest_seg out[GUEST_REQ_SEGS + 2];
@@ -69,10 +70,12 @@ struct guest_req {
 /**
  * struct guest_fuse_config - zero means the default
  * @requests: how many may be in flight at once; 256
+ * @spin_ns: polled mode: how long who waits looks at the ring before sleeping; 0 = not at all
  * @uid, @gid, @pid: what goes into the headers (guest_fuse_set_cred() changes it)
  */
 struct guest_fuse_config {
 	unsigned int requests;
+	uint64_t spin_ns;
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t pid;
@@ -122,8 +125,11 @@ const struct fuse_out_header *guest_req_reply_header(struct guest_req *r);
 int guest_req_submit(struct guest_req *r);
 /** guest_req_try_submit() - as submit, but -EAGAIN where the ring is full */
 int guest_req_try_submit(struct guest_req *r);
-/** guest_req_wait() - waits for a submitted request without @done; r->error. In polled mode the
- * caller takes completions meanwhile. */
+/** guest_req_queue() - as try_submit, but the device is not told: guest_ring_kick() on the ring
+ * of @queue tells it of all that were queued */
+int guest_req_queue(struct guest_req *r);
+/** guest_req_wait() - waits for a submitted request without @done; r->error. In polled mode
+ * those who wait take completions meanwhile (guest_ring_attend()). */
 int guest_req_wait(struct guest_req *r);
 /** guest_req_wait_for() - as wait, but -ETIMEDOUT after @timeout_ms: it stays in flight */
 int guest_req_wait_for(struct guest_req *r, int timeout_ms);

@@ -16,6 +16,7 @@ struct guest_fuse {
 	uint32_t uid;	 /* atomic */
 	uint32_t gid;	 /* atomic */
 	uint32_t pid;
+	uint64_t spin_ns;
 	unsigned int turn;    /* atomic */
 	unsigned int waiting; /* atomic: submitters that wait for room */
 	uint64_t flags;

@@ -215,7 +215,7 @@ void guest_fuse_on_done(void *token, int status, uint32_t written)
 		return;
 	}
 	util_mutex_lock(&r->lock);
-	r->finished = true;
+	__atomic_store_n(&r->finished, true, __ATOMIC_RELEASE);
 	util_cond_signal(&r->cond);
 	util_mutex_unlock(&r->lock);
 }
@@ -252,7 +252,7 @@ static void layout(struct guest_req *r, struct guest_seg **out, unsigned int *no
 	*nin = r->no_reply ? 0 : r->nin;
 }
 
-static int submit_to(struct guest_req *r, struct guest_ring *ring)
+static int submit_to(struct guest_req *r, struct guest_ring *ring, bool kick)
 {
 	struct guest_seg *out;
 	struct guest_seg *in = r->in;
@@ -267,14 +267,43 @@ static int submit_to(struct guest_req *r, struct guest_ring *ring)
 	}
 	memset(r->in_buf, 0, HDR_IN);
 	r->finished = false;
-	return guest_ring_submit(ring, out, nout, in, nin, r);
+	r->ring = ring;
+	return kick ? guest_ring_submit(ring, out, nout, in, nin, r)
+		    : guest_ring_queue(ring, out, nout, in, nin, r);
 }
 
 int guest_req_try_submit(struct guest_req *r)
 {
 	struct guest_ring *ring = guest_frontend_ring(r->fuse->fe, ring_of(r));
 
-	return ring ? submit_to(r, ring) : -ENOTCONN;
+	return ring ? submit_to(r, ring, true) : -ENOTCONN;
+}
+
+int guest_req_queue(struct guest_req *r)
+{
+	struct guest_ring *ring = guest_frontend_ring(r->fuse->fe, ring_of(r));
+
+	return ring ? submit_to(r, ring, false) : -ENOTCONN;
+}
+
+struct room {
+	struct guest_ring *ring;
+	unsigned int in_flight;
+};
+
+static bool room_ready(void *ctx)
+{
+	const struct room *room = ctx;
+
+	return guest_ring_in_flight(room->ring) < room->in_flight;
+}
+
+static void wait_room_polled(struct guest_fuse *f, struct guest_ring *ring)
+{
+	struct room room = {.ring = ring, .in_flight = guest_ring_in_flight(ring)};
+
+	/* Others may have filled it up again meanwhile: the caller tries anew. */
+	guest_ring_attend(ring, room_ready, &room, f->spin_ns, util_now_ns() + 100000000);
 }
 
 int guest_req_submit(struct guest_req *r)
@@ -285,52 +314,42 @@ int guest_req_submit(struct guest_req *r)
 
 	if (!ring)
 		return -ENOTCONN;
-	err = submit_to(r, ring);
+	err = submit_to(r, ring, true);
 	while (err == -EAGAIN) {
 		if (f->fe->config.polled) {
-			guest_ring_wait(ring, 100);
-			err = submit_to(r, ring);
+			wait_room_polled(f, ring);
+			err = submit_to(r, ring, true);
 			continue;
 		}
 		util_mutex_lock(&f->lock);
 		__atomic_add_fetch(&f->waiting, 1, __ATOMIC_SEQ_CST);
-		err = submit_to(r, ring);
+		err = submit_to(r, ring, true);
 		if (err == -EAGAIN)
 			util_cond_wait(&f->room, &f->lock);
 		__atomic_sub_fetch(&f->waiting, 1, __ATOMIC_SEQ_CST);
 		util_mutex_unlock(&f->lock);
 		if (err == -EAGAIN)
-			err = submit_to(r, ring);
+			err = submit_to(r, ring, true);
 	}
 	return err;
 }
 
 bool guest_req_finished(struct guest_req *r)
 {
-	bool finished;
+	return __atomic_load_n(&r->finished, __ATOMIC_ACQUIRE);
+}
 
-	util_mutex_lock(&r->lock);
-	finished = r->finished;
-	util_mutex_unlock(&r->lock);
-	return finished;
+static bool req_ready(void *ctx)
+{
+	return guest_req_finished(ctx);
 }
 
 static int wait_polled(struct guest_req *r, uint64_t deadline)
 {
-	struct guest_fuse *f = r->fuse;
-	unsigned int n = guest_frontend_num_queues(f->fe);
-
-	while (!guest_req_finished(r)) {
-		unsigned int got = 0;
-
-		for (unsigned int i = 0; i <= n; i++)
-			got += guest_ring_poll(guest_frontend_ring(f->fe, i));
-		if (got || guest_req_finished(r))
-			continue;
-		if (util_now_ns() >= deadline)
-			return -ETIMEDOUT;
-		guest_ring_wait(guest_frontend_ring(f->fe, n == 1 && !r->hiprio ? 1 : 0), 1);
-	}
+	/* Without a ring any more the session has ended, and the request with it. */
+	if (!guest_req_finished(r) &&
+	    !guest_ring_attend(r->ring, req_ready, r, r->fuse->spin_ns, deadline))
+		return -ETIMEDOUT;
 	return r->error;
 }
 

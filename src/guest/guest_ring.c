@@ -59,6 +59,12 @@ struct guest_ring {
 	struct used_elem *used_ring; /* [num], then avail_event */
 	struct guest_desc *tables;   /* num indirect tables of GUEST_RING_SEGS */
 
+	/* guest_ring_attend(); the lock is taken before @lock */
+	struct util_mutex seat;
+	struct util_cond seat_cond;
+	bool attended;
+	unsigned int sleepers; /* atomic; written under @seat */
+
 	struct util_mutex lock; /* everything below */
 	struct inflight *inflight;
 	uint16_t *next_free;
@@ -120,6 +126,8 @@ struct guest_ring *guest_ring_new(struct guest_mem *mem, unsigned int num, unsig
 	r->inflight = g_new0(struct inflight, num);
 	r->next_free = g_new0(uint16_t, num);
 	util_mutex_init(&r->lock);
+	util_mutex_init(&r->seat);
+	util_cond_init(&r->seat_cond);
 	if (!r->block || r->kick < 0 || r->call < 0) {
 		guest_ring_free(r);
 		errno = ENOMEM;
@@ -144,6 +152,8 @@ void guest_ring_free(struct guest_ring *r)
 	util_close(&r->kick);
 	util_close(&r->call);
 	util_mutex_destroy(&r->lock);
+	util_cond_destroy(&r->seat_cond);
+	util_mutex_destroy(&r->seat);
 	g_free(r->inflight);
 	g_free(r->next_free);
 	g_free(r);
@@ -357,7 +367,7 @@ static unsigned int take_group(struct guest_ring *r, struct finished *f)
 			break;
 		}
 		e = r->used_ring[r->last_used & (r->num - 1)];
-		r->last_used++;
+		__atomic_store_n(&r->last_used, (uint16_t)(r->last_used + 1), __ATOMIC_RELAXED);
 		if (e.id >= r->num || !r->inflight[e.id].busy) {
 			r->error = "used element is no request in flight";
 			continue;
@@ -412,6 +422,88 @@ void guest_ring_wake(struct guest_ring *r)
 	signal_fd(r->call);
 }
 
+/* --- attending --- */
+
+/* Is there something to take? Without the lock, so perhaps no more when it is had. */
+static bool looks_ready(const struct guest_ring *r)
+{
+	return __atomic_load_n(&r->used[1], __ATOMIC_ACQUIRE) !=
+	       __atomic_load_n(&r->last_used, __ATOMIC_RELAXED);
+}
+
+static bool spin(struct guest_ring *r, uint64_t spin_ns)
+{
+	uint64_t until = util_now_ns() + spin_ns;
+
+	do {
+		for (unsigned int i = 0; i < 64; i++) {
+			if (looks_ready(r))
+				return true;
+#if defined(__x86_64__)
+			__builtin_ia32_pause();
+#endif
+		}
+	} while (util_now_ns() < until);
+	return false;
+}
+
+/* Tells the others that something was taken: perhaps theirs. An exchange, not a load: one of the
+ * two comes first, and either we see the sleeper or it sees what we took. */
+static void rouse(struct guest_ring *r)
+{
+	if (!__atomic_fetch_add(&r->sleepers, 0, __ATOMIC_SEQ_CST))
+		return;
+	util_mutex_lock(&r->seat);
+	util_cond_broadcast(&r->seat_cond);
+	util_mutex_unlock(&r->seat);
+}
+
+static bool attend_alone(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx,
+			 uint64_t spin_ns, uint64_t deadline_ns)
+{
+	while (!ready(ctx)) {
+		uint64_t now = util_now_ns();
+		unsigned int n;
+
+		if (now >= deadline_ns)
+			return false;
+		if (looks_ready(r) || (spin_ns && spin(r, spin_ns)))
+			n = guest_ring_poll(r);
+		else
+			n = guest_ring_wait(r, (int)MIN((deadline_ns - now) / 1000000 + 1, 1000));
+		if (n)
+			rouse(r);
+	}
+	return true;
+}
+
+bool guest_ring_attend(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx, uint64_t spin_ns,
+		       uint64_t deadline_ns)
+{
+	bool in_time = true;
+
+	if (ready(ctx))
+		return true;
+	util_mutex_lock(&r->seat);
+	__atomic_add_fetch(&r->sleepers, 1, __ATOMIC_SEQ_CST);
+	while (in_time && !ready(ctx) && r->attended)
+		in_time = util_cond_wait_until(&r->seat_cond, &r->seat, deadline_ns);
+	__atomic_sub_fetch(&r->sleepers, 1, __ATOMIC_SEQ_CST);
+	if (!in_time || ready(ctx)) {
+		util_mutex_unlock(&r->seat);
+		return in_time || ready(ctx);
+	}
+	r->attended = true;
+	util_mutex_unlock(&r->seat);
+	in_time = attend_alone(r, ready, ctx, spin_ns, deadline_ns);
+	util_mutex_lock(&r->seat);
+	r->attended = false;
+	if (r->sleepers)
+		util_cond_broadcast(&r->seat_cond);
+	util_mutex_unlock(&r->seat);
+	return in_time;
+}
+
 unsigned int guest_ring_in_flight(struct guest_ring *r)
 {
 	unsigned int n;
@@ -441,6 +533,7 @@ void guest_ring_fail(struct guest_ring *r, int status)
 			r->done(tokens[i], status, 0);
 	g_free(tokens);
 	guest_ring_wake(r);
+	rouse(r);
 }
 
 void guest_ring_reset(struct guest_ring *r)

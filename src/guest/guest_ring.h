@@ -68,6 +68,18 @@ unsigned int guest_ring_wait(struct guest_ring *r, int timeout_ms);
 /** guest_ring_wake() - makes guest_ring_wait() return. */
 void guest_ring_wake(struct guest_ring *r);
 
+/**
+ * guest_ring_attend() - waits until @ready(@ctx); any number of threads at once
+ * @spin_ns: how long to look at the ring before sleeping on it
+ * @deadline_ns: CLOCK_MONOTONIC
+ *
+ * For rings without a completion thread: one of those who wait takes completions for all, the
+ * others sleep until theirs has come or that one leaves. @ready must be safe in any of them, and
+ * become true only in a completion callback of this ring. False when @deadline_ns passed first.
+ */
+bool guest_ring_attend(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx, uint64_t spin_ns,
+		       uint64_t deadline_ns);
+
 /** guest_ring_in_flight() - requests submitted and not yet taken */
 unsigned int guest_ring_in_flight(struct guest_ring *r);
 

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Theory of operation
+ *
+ * A worker puts all its idle operations into the ring, tells the device once, and waits for
+ * completions; what has come is handed to the operation's kind, and goes out again as the next
+ * request of its train or as a new operation. So at any depth one kick and one wait carry as
+ * many requests as there are.
+ *
+ * Completions are taken by whoever attends the ring (guest_ring_attend()): mostly the worker
+ * itself, but with more workers than rings, or while the table's worker thread maps, somebody
+ * else. They push the operation onto its worker's stack; only the worker takes from it, all at
+ * once.
+ *
+ * A latency is from the moment before the operation is put into the ring to the moment after its
+ * last completion was taken. Operations finished together share one look at the clock.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "load_run.h"
+#include "load_worker.h"
+#include "util_lock.h"
+
+static void push_finished(struct guest_req *r)
+{
+	struct load_op *op = r->user;
+	struct load_worker *w = op->w;
+
+	op->next = __atomic_load_n(&w->finished, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&w->finished, &op->next, op, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+static bool any_finished(void *ctx)
+{
+	struct load_worker *w = ctx;
+
+	return __atomic_load_n(&w->finished, __ATOMIC_ACQUIRE) != NULL;
+}
+
+static void make_idle(struct load_worker *w, struct load_op *op)
+{
+	op->next = w->idle;
+	w->idle = op;
+}
+
+/* False when it cannot be sent: the back-end has gone. */
+static bool send_op(struct load_worker *w, struct load_op *op)
+{
+	int err;
+
+	op->r->done = push_finished;
+	op->r->user = op;
+	op->r->queue = w->queue;
+	err = guest_req_queue(op->r);
+	if (err == -EAGAIN) {
+		guest_ring_kick(w->ring);
+		err = guest_req_submit(op->r);
+	}
+	if (err) {
+		load_run_fail(w->run, err, "cannot send a request");
+		return false;
+	}
+	w->in_flight++;
+	return true;
+}
+
+static void count(struct load_worker *w, struct load_op *op, uint64_t now)
+{
+	w->done++;
+	w->bytes += op->bytes;
+	load_hist_add(&w->hist, now - op->start);
+}
+
+static bool may_start(struct load_worker *w, const struct load_job *j)
+{
+	return j->left && !load_run_stopped(w->run);
+}
+
+/* Begins @op, again and again while it is served on the spot. True when it is in flight. */
+static bool start(struct load_worker *w, struct load_op *op, uint64_t *now)
+{
+	while (may_start(w, op->job)) {
+		enum load_begun begun;
+
+		op->job->left--;
+		op->step = 0;
+		op->bytes = 0;
+		op->start = *now;
+		begun = w->run->kind->begin(op);
+		if (begun == LOAD_SEND)
+			return send_op(w, op);
+		if (begun == LOAD_FAILED)
+			return false;
+		*now = util_now_ns();
+		count(w, op, *now);
+		if (*now >= w->run->end_ns)
+			load_run_stop(w->run);
+		if (any_finished(w)) {
+			/* Not to let what is in flight wait. */
+			make_idle(w, op);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void start_idle(struct load_worker *w)
+{
+	struct load_op *list = w->idle;
+	uint64_t now = util_now_ns();
+
+	w->idle = NULL;
+	if (now >= w->run->end_ns)
+		load_run_stop(w->run);
+	while (list) {
+		struct load_op *op = list;
+
+		list = op->next;
+		start(w, op, &now);
+	}
+	guest_ring_kick(w->ring);
+}
+
+static void take_finished(struct load_worker *w)
+{
+	struct load_op *list = __atomic_exchange_n(&w->finished, NULL, __ATOMIC_ACQUIRE);
+	uint64_t now = util_now_ns();
+
+	while (list) {
+		struct load_op *op = list;
+
+		list = op->next;
+		w->in_flight--;
+		op->step++;
+		if (op->r->error == -ENOTCONN)
+			load_run_fail(w->run, -ENOTCONN, "the back-end has gone");
+		else if (w->run->kind->next(op) && send_op(w, op))
+			continue;
+		count(w, op, now);
+		make_idle(w, op);
+	}
+}
+
+static bool poll_ready(struct load_worker *w)
+{
+	const struct load_config *c = w->run->config;
+
+	return guest_ring_attend(w->ring, any_finished, w, c->poll_us * 1000ull,
+				 util_now_ns() + c->timeout * 1000000000ull);
+}
+
+/* --- forgetting --- */
+
+static void forget_done(struct guest_req *r)
+{
+	bool *sent = r->user;
+
+	__atomic_store_n(sent, false, __ATOMIC_RELEASE);
+}
+
+static bool forget_free(void *ctx)
+{
+	struct load_worker *w = ctx;
+
+	for (unsigned int i = 0; i < G_N_ELEMENTS(w->forget_sent); i++)
+		if (!__atomic_load_n(&w->forget_sent[i], __ATOMIC_ACQUIRE))
+			return true;
+	return false;
+}
+
+static bool forget_all_free(void *ctx)
+{
+	struct load_worker *w = ctx;
+
+	for (unsigned int i = 0; i < G_N_ELEMENTS(w->forget_sent); i++)
+		if (__atomic_load_n(&w->forget_sent[i], __ATOMIC_ACQUIRE))
+			return false;
+	return true;
+}
+
+static void forget_flush(struct load_worker *w)
+{
+	struct guest_ring *hiprio = guest_frontend_ring(w->run->fe, 0);
+	struct fuse_batch_forget_in *in;
+	unsigned int i = 0;
+	struct guest_req *r;
+
+	if (!w->nforgets || !hiprio)
+		return;
+	guest_ring_poll(hiprio);
+	if (!guest_ring_attend(hiprio, forget_free, w, 0, util_now_ns() + 30000000000ull))
+		return;
+	while (__atomic_load_n(&w->forget_sent[i], __ATOMIC_ACQUIRE))
+		i++;
+	r = w->forget_reqs[i];
+	guest_req_start(r, FUSE_BATCH_FORGET, 0);
+	in = guest_req_arg(r, sizeof(*in));
+	in->count = w->nforgets;
+	guest_req_bytes(r, w->forgets, w->nforgets * (uint32_t)sizeof(w->forgets[0]));
+	r->done = forget_done;
+	r->user = &w->forget_sent[i];
+	w->nforgets = 0;
+	__atomic_store_n(&w->forget_sent[i], true, __ATOMIC_RELEASE);
+	if (guest_req_submit(r))
+		__atomic_store_n(&w->forget_sent[i], false, __ATOMIC_RELEASE);
+}
+
+void load_forget(struct load_worker *w, uint64_t node)
+{
+	w->forgets[w->nforgets++] = (struct fuse_forget_one){.nodeid = node, .nlookup = 1};
+	if (w->nforgets == LOAD_FORGETS)
+		forget_flush(w);
+}
+
+/* --- the thread --- */
+
+static gpointer worker_thread(gpointer data)
+{
+	struct load_worker *w = data;
+	struct guest_ring *hiprio = guest_frontend_ring(w->run->fe, 0);
+
+	load_run_wait_go(w->run);
+	for (;;) {
+		start_idle(w);
+		if (!w->in_flight && !w->idle)
+			break;
+		if (w->in_flight && !poll_ready(w)) {
+			load_run_fail(w->run, -ETIMEDOUT, "the back-end does not answer");
+			/* Ends what is in flight. */
+			shutdown(guest_frontend_socket(w->run->fe), SHUT_RDWR);
+		}
+		take_finished(w);
+	}
+	forget_flush(w);
+	if (hiprio)
+		guest_ring_attend(hiprio, forget_all_free, w, 0, util_now_ns() + 30000000000ull);
+	return NULL;
+}
+
+void load_worker_start(struct load_worker *w)
+{
+	for (unsigned int i = 0; i < w->nops; i++)
+		make_idle(w, &w->ops[i]);
+	w->thread = g_thread_new("load", worker_thread, w);
+}
+
+void load_worker_join(struct load_worker *w)
+{
+	g_thread_join(g_steal_pointer(&w->thread));
+}
