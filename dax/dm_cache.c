@@ -280,6 +280,8 @@ static void disown_locked(struct dm_cache *c, struct dm_vec *all, struct dm_vec 
 		else
 			dm_vec_add(gone, r);
 	}
+	/* here, as a put of an orphan frees its slot as soon as the stripes are unlocked */
+	dm_budget_release(core, (uint32_t)all->n);
 }
 
 void dm_cache_forget(struct dm_cache *c)
@@ -299,7 +301,6 @@ void dm_cache_forget(struct dm_cache *c)
 	dm_stripes_unlock(core, cl.mask);
 	dm_stripes_wake(core, cl.mask);
 
-	dm_budget_release(core, (uint32_t)all.n);
 	for (size_t i = 0; i < gone.n; i++) {
 		dm_slots_push(&c->slots, (uint32_t)(gone.v[i]->offset / c->slot_size));
 		dm_file_put(core, gone.v[i]->file);
