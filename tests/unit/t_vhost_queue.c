@@ -2,6 +2,7 @@
 /* Queues and their threads: stops with requests under way, restarts, resets, memory that comes
  * and goes, completions from many threads. */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@ enum mode {
 	POOL,	       /* completed by pool threads */
 	HOLD,	       /* handed to the test */
 	HOLD_IN_PLACE, /* the queue thread itself waits, parked */
+	BUSY,	       /* the queue thread itself works until released */
 };
 
 /* GLib's locks and thread pool are invisible to ThreadSanitizer: none of them here. */
@@ -98,14 +100,15 @@ static void on_request(void *ctx, struct vhost_elem *e)
 		util_mutex_unlock(&o.lock);
 		return;
 	}
-	vhost_elem_parked(e, true);
+	if (mode != BUSY)
+		vhost_elem_parked(e, true);
 	util_mutex_lock(&o.lock);
 	o.held[o.n_held++] = e;
 	util_cond_broadcast(&o.cond);
-	while (mode == HOLD_IN_PLACE && !o.release)
+	while (mode != HOLD && !o.release)
 		util_cond_wait(&o.cond, &o.lock);
 	util_mutex_unlock(&o.lock);
-	if (mode == HOLD_IN_PLACE) {
+	if (mode != HOLD) {
 		vhost_elem_parked(e, false);
 		answer(e, 0x22);
 		vhost_elem_done(e, e->in.len);
@@ -356,6 +359,32 @@ static void test_queue_thread_itself_parked(void)
 	fe_free(fe);
 }
 
+/* A thread that handed a parked request on is not out for ever: the main channel still waits for
+ * the next one that it works on. */
+static void test_quiet_after_parked_was_handed_on(void)
+{
+	struct fe *fe = begin(HOLD);
+	struct vhost_vring_state off = {1, 0};
+	struct pollfd p = {.fd = fe->sock, .events = POLLIN};
+	uint64_t status = 99;
+
+	fe_echo(fe, 1, 0, 64);
+	wait_held(1);
+	set_mode(BUSY);
+	fe_echo(fe, 1, 1, 64);
+	wait_held(2);
+	release(0, 0x33);
+	fe_send(fe, VHOST_SET_VRING_ENABLE, VHOST_FLAG_NEED_REPLY, &off, sizeof(off), NULL, 0);
+	g_assert_cmpint(poll(&p, 1, 50), ==, 0);
+	util_mutex_lock(&o.lock);
+	o.release = true;
+	util_cond_broadcast(&o.cond);
+	util_mutex_unlock(&o.lock);
+	g_assert_cmpint(fe_recv(fe, VHOST_SET_VRING_ENABLE, &status, sizeof(status)), ==, 8);
+	g_assert_cmpuint(status, ==, 0);
+	fe_free(fe);
+}
+
 /* The session ends while requests wait; on_channel(NULL) is what frees them. */
 static void test_session_end_with_parked(void)
 {
@@ -502,6 +531,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/vhost/queue/ring-reset", test_ring_reset);
 	g_test_add_func("/vhost/queue/stop-at-wrap", test_stop_at_wrap_is_no_reset);
 	g_test_add_func("/vhost/queue/thread-parked", test_queue_thread_itself_parked);
+	g_test_add_func("/vhost/queue/quiet-after-parked", test_quiet_after_parked_was_handed_on);
 	g_test_add_func("/vhost/queue/session-end-parked", test_session_end_with_parked);
 	g_test_add_data_func("/vhost/queue/many-threads", NULL, test_many_threads_complete);
 	g_test_add_data_func("/vhost/queue/many-threads-event-idx", event_idx,
