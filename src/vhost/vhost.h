@@ -68,9 +68,10 @@ void vhost_elem_done(struct vhost_elem *e, size_t len);
  *
  * Between parked(true) and parked(false) GET_VRING_BASE does not wait for this element: the
  * answer it waits for can only come after the main channel has answered. If the ring was stopped
- * meanwhile, parked(false) puts other memory behind e->in (same segments, same lengths): what
- * is written there reaches the guest when the ring goes on, and never after a reset. So build
- * no cursor over e->in before parked(false) that has copied segment addresses.
+ * meanwhile, parked(false) puts other memory behind e->in: what is written there reaches the guest
+ * when the ring goes on, and never after a reset. So build no cursor over e->in before
+ * parked(false) that has copied segment addresses. Same segments, same lengths, but what
+ * lies beyond 4 MiB becomes segments of length 0 (e->in.len stays: expect to run out of room).
  */
 void vhost_elem_parked(struct vhost_elem *e, bool parked);
 

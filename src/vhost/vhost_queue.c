@@ -56,6 +56,8 @@
 #define BATCH_MAX 64
 #define POLL_MIN_NS 1000u
 #define NO_KICK_TICK_MS 1
+/* As much of an answer as is kept while a ring is stopped: the largest that FUSE has, and room. */
+#define BOUNCE_MAX (4u << 20)
 /* A negative number, which poll() ignores, that still says what to close; and back. */
 #define UNUSABLE(fd) (-2 - (fd))
 
@@ -191,18 +193,27 @@ static void elem_unbounce(struct elem *e)
 	}
 }
 
-/* Under the lock: this element's in segments must not reach guest memory for now. */
+/*
+ * Under the lock: this element's in segments must not reach guest memory for now. Their sizes
+ * are the guest's choice, up to 4 GiB an element: what lies beyond BOUNCE_MAX, or is not to be
+ * had, becomes empty.
+ */
 static void elem_bounce(struct elem *e)
 {
 	struct util_gvec *in = &e->pub.in;
-	size_t at = 0;
+	size_t room = MIN(in->len, BOUNCE_MAX), at = 0;
 
 	if (e->bounce || in->n == 0)
 		return;
-	e->bounce = g_malloc0(in->len);
+	e->bounce = g_try_malloc0(MAX(room, 1));
+	if (!e->bounce) {
+		room = 0;
+		e->bounce = g_malloc0(1);
+	}
 	e->real_in = g_new(struct iovec, in->n);
 	memcpy(e->real_in, in->iov, in->n * sizeof(*in->iov));
 	for (unsigned int i = 0; i < in->n; i++) {
+		in->iov[i].iov_len = MIN(in->iov[i].iov_len, room - at);
 		in->iov[i].iov_base = e->bounce + at;
 		if (in->window)
 			in->window[i] = UTIL_GVEC_RAM;

@@ -243,6 +243,36 @@ static void test_stop_cont_with_parked(void)
 	fe_free(fe);
 }
 
+/* How much memory stands in for the guest's while the ring is stopped is not the guest's choice. */
+static void test_parked_answer_is_bounded(void)
+{
+	struct fe *fe = begin(HOLD);
+	struct vhost_elem *e;
+	uint16_t base[2];
+	size_t room = 0;
+
+	fe_desc(fe, 1, 0, FE_GPA + FE_BUFS, 64, VRING_DESC_F_NEXT, 1);
+	for (uint16_t i = 1; i < 8; i++)
+		fe_desc(fe, 1, i, FE_GPA + FE_BUFS, 2u << 20,
+			VRING_DESC_F_WRITE | (i < 7 ? VRING_DESC_F_NEXT : 0), i + 1u);
+	fe_post(fe, 1, 0);
+	wait_held(1);
+	e = o.held[0];
+	g_assert_cmpuint(e->in.len, ==, 14u << 20);
+	stop_all(fe, base);
+	vhost_elem_parked(e, false);
+	for (unsigned int i = 0; i < e->in.n; i++)
+		room += e->in.iov[i].iov_len;
+	g_assert_cmpuint(room, ==, 4u << 20);
+	answer(e, 0x66);
+	vhost_elem_done(e, 64);
+	start_all(fe, base);
+	g_assert_cmpuint(fe_used(fe, 1).len, ==, 64);
+	g_assert_cmpuint(fe->mem[FE_BUFS + 63], ==, 0x66);
+	g_assert_cmpuint(fe->mem[FE_BUFS + 64], !=, 0x66);
+	fe_free(fe);
+}
+
 static void test_reset_drops_parked(void)
 {
 	static const uint16_t zero[2];
@@ -526,6 +556,7 @@ int main(int argc, char **argv)
 	g_test_init(&argc, &argv, NULL);
 	g_log_set_always_fatal(G_LOG_LEVEL_ERROR);
 	g_test_add_func("/vhost/queue/stop-cont-parked", test_stop_cont_with_parked);
+	g_test_add_func("/vhost/queue/parked-bounded", test_parked_answer_is_bounded);
 	g_test_add_func("/vhost/queue/reset-parked", test_reset_drops_parked);
 	g_test_add_func("/vhost/queue/reset-device", test_reset_device_message);
 	g_test_add_func("/vhost/queue/ring-reset", test_ring_reset);
