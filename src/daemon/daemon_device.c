@@ -7,9 +7,10 @@
  * what vhost calls on its main thread (region, running, reset, channel) only sets flags or hands
  * work to the worker; the worker and the queue threads wait.
  *
- * A device reset: the window driver is told at once (it sends nothing to a stopped device); the
- * worker then empties session, file system and table. Requests of the next guest wait for that
- * (await_reset()), marked as parked so that the main channel can stop their ring meanwhile.
+ * A device reset: the window driver is told at once, and sends nothing from then on; the worker
+ * then empties session, file system and table, and the window opens for the next guest. Requests of
+ * the next guest wait for that (await_reset()), marked as parked so that the main channel can stop
+ * their ring meanwhile.
  *
  * The end of a session is the same, done by the main thread itself, which has nothing to serve
  * any more.
@@ -183,10 +184,13 @@ static const struct vhost_ops vhost_ops = {
 static void forget_guest(void *ctx)
 {
 	struct daemon_device *d = ctx;
+	/* Before: a reset that comes meanwhile has the worker come back, and the window shut. */
+	uint64_t guests = daemon_window_to_forget(d->config, d->window);
 
 	fuse_session_reset(d->session);
 	if (d->table)
 		dm_host_forget(d->table);
+	daemon_window_forgotten(d->config, d->window, guests);
 }
 
 /* --- down: what the parts ask of each other --- */

@@ -64,3 +64,20 @@ void daemon_window_channel(const struct daemon_config *c, struct dm_window *w,
 	else
 		window_fs_map_channel(w, b);
 }
+
+uint64_t daemon_window_to_forget(const struct daemon_config *c, struct dm_window *w)
+{
+	if (!w)
+		return 0;
+	return is_shmem(c) ? window_shmem_to_forget(w) : window_fs_map_to_forget(w);
+}
+
+void daemon_window_forgotten(const struct daemon_config *c, struct dm_window *w, uint64_t n)
+{
+	if (!w)
+		return;
+	if (is_shmem(c))
+		window_shmem_forgotten(w, n);
+	else
+		window_fs_map_forgotten(w, n);
+}

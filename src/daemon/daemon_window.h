@@ -25,4 +25,8 @@ void daemon_window_reset(const struct daemon_config *c, struct dm_window *w);
 void daemon_window_channel(const struct daemon_config *c, struct dm_window *w,
 			   struct vhost_backend *b);
 
+/* Any thread; see window_shmem_forgotten(). */
+uint64_t daemon_window_to_forget(const struct daemon_config *c, struct dm_window *w);
+void daemon_window_forgotten(const struct daemon_config *c, struct dm_window *w, uint64_t n);
+
 #endif

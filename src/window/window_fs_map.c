@@ -116,6 +116,16 @@ void window_fs_map_reset(struct dm_window *w)
 	util_mutex_unlock(&s->gate.lock);
 }
 
+uint64_t window_fs_map_to_forget(struct dm_window *w)
+{
+	return window_gate_to_forget(&to_fs_map(w)->gate);
+}
+
+void window_fs_map_forgotten(struct dm_window *w, uint64_t n)
+{
+	window_gate_forgotten(&to_fs_map(w)->gate, n);
+}
+
 void window_fs_map_channel(struct dm_window *w, struct vhost_backend *b)
 {
 	window_gate_channel(&to_fs_map(w)->gate, b);

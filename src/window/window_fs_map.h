@@ -26,4 +26,10 @@ void window_fs_map_running(struct dm_window *w, bool running);
 void window_fs_map_reset(struct dm_window *w);
 void window_fs_map_channel(struct dm_window *w, struct vhost_backend *b);
 
+/** window_fs_map_to_forget() - how many guests resets have ended; any thread. */
+uint64_t window_fs_map_to_forget(struct dm_window *w);
+/** window_fs_map_forgotten() - nothing is under way any more for the first @n of them, and nobody
+ * counts on their mappings. While there are others submit() cancels everything. Any thread. */
+void window_fs_map_forgotten(struct dm_window *w, uint64_t n);
+
 #endif

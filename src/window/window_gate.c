@@ -10,6 +10,7 @@ void window_gate_init(struct window_gate *g)
 	g->channel = NULL;
 	g->running = false;
 	g->resets = 0;
+	g->to_forget = g->forgotten = 0;
 }
 
 void window_gate_destroy(struct window_gate *g)
@@ -29,6 +30,7 @@ void window_gate_running(struct window_gate *g, bool running)
 void window_gate_reset_locked(struct window_gate *g)
 {
 	g->resets++;
+	g->to_forget++;
 	util_cond_broadcast(&g->changed);
 }
 
@@ -40,13 +42,35 @@ void window_gate_channel(struct window_gate *g, struct vhost_backend *b)
 	util_mutex_unlock(&g->lock);
 }
 
+uint64_t window_gate_to_forget(struct window_gate *g)
+{
+	uint64_t n;
+
+	util_mutex_lock(&g->lock);
+	n = g->to_forget;
+	util_mutex_unlock(&g->lock);
+	return n;
+}
+
+void window_gate_forgotten(struct window_gate *g, uint64_t n)
+{
+	util_mutex_lock(&g->lock);
+	g->forgotten = n;
+	util_mutex_unlock(&g->lock);
+}
+
+static bool may_go_locked(const struct window_gate *g, uint64_t resets) UTIL_REQUIRES(g->lock)
+{
+	return g->resets == resets && g->to_forget == g->forgotten;
+}
+
 int window_gate_enter_locked(struct window_gate *g, uint64_t resets, struct vhost_backend **b)
 {
-	while (g->channel && !g->running && g->resets == resets)
+	while (g->channel && !g->running && may_go_locked(g, resets))
 		util_cond_wait(&g->changed, &g->lock);
 	if (!g->channel)
 		return -EPIPE;
-	if (g->resets != resets)
+	if (!may_go_locked(g, resets))
 		return -ECANCELED;
 	*b = g->channel;
 	return 0;

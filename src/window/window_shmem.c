@@ -382,6 +382,16 @@ void window_shmem_reset(struct dm_window *w)
 	util_mutex_unlock(&s->gate.lock);
 }
 
+uint64_t window_shmem_to_forget(struct dm_window *w)
+{
+	return window_gate_to_forget(&to_shmem(w)->gate);
+}
+
+void window_shmem_forgotten(struct dm_window *w, uint64_t n)
+{
+	window_gate_forgotten(&to_shmem(w)->gate, n);
+}
+
 void window_shmem_channel(struct dm_window *w, struct vhost_backend *b)
 {
 	struct shmem *s = to_shmem(w);

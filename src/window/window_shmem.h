@@ -37,7 +37,8 @@ struct window_shmem_config {
  * -EINVAL (unaligned, no regular file, unmap that is not one whole mapping), -ERANGE (outside
  * the window), -ENXIO (reaches beyond the file's last page, or the file is empty), -EACCES (the
  * descriptor is not read-write), -EEXIST (a mapping is there), -ENOMEM (max_mappings),
- * -ECANCELED (the device was reset before it was sent). Returns -EPIPE without a channel.
+ * -ECANCELED (the device was reset before it was sent, and until
+ * window_shmem_forgotten()). Returns -EPIPE without a channel.
  * While the device is stopped it waits; requests that can wait so must be parked.
  */
 struct dm_window *window_shmem_new(const struct window_shmem_config *config);
@@ -48,5 +49,11 @@ enum vhost_region_verdict window_shmem_region(struct dm_window *w, struct vhost_
 void window_shmem_running(struct dm_window *w, bool running);
 void window_shmem_reset(struct dm_window *w);
 void window_shmem_channel(struct dm_window *w, struct vhost_backend *b);
+
+/** window_shmem_to_forget() - how many guests resets have ended; any thread. */
+uint64_t window_shmem_to_forget(struct dm_window *w);
+/** window_shmem_forgotten() - nothing is under way any more for the first @n of them, and nobody
+ * counts on their mappings. While there are others submit() cancels everything. Any thread. */
+void window_shmem_forgotten(struct dm_window *w, uint64_t n);
 
 #endif
