@@ -87,9 +87,9 @@ static double timeout_or_default(double configured, enum fs_cache_mode cache)
 	switch (cache) {
 	case FS_CACHE_NEVER:
 		return 0;
-	case FS_CACHE_METADATA:
 	case FS_CACHE_AUTO:
 		return 1;
+	case FS_CACHE_METADATA:
 	case FS_CACHE_ALWAYS:
 		break;
 	}

@@ -195,7 +195,7 @@ static void test_cache_modes(void)
 	uint32_t keep_dir = FOPEN_CACHE_DIR | FOPEN_KEEP_CACHE;
 
 	check_cache(cache_never, 0, direct, 0);
-	check_cache(cache_metadata, 1, direct, keep_dir);
+	check_cache(cache_metadata, 86400, direct, keep_dir);
 	check_cache(NULL, 1, 0, 0);
 	check_cache(cache_always, 86400, FOPEN_KEEP_CACHE, keep_dir);
 }
