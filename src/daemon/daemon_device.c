@@ -245,7 +245,6 @@ static bool make_fs(struct daemon_device *d, struct sandbox_fds *fds, GError **e
 		.writeback = c->writeback,
 		.posix_acl = c->posix_acl,
 		.flock = c->flock,
-		.posix_lock = c->posix_lock,
 		.announce_submounts = c->announce_submounts,
 		.cache = (enum fs_cache_mode)c->cache,
 	};
@@ -299,7 +298,6 @@ static void make_session(struct daemon_device *d)
 		.xattr = c->xattr,
 		.posix_acl = c->posix_acl,
 		.flock = c->flock,
-		.posix_lock = c->posix_lock,
 		.killpriv_v2 = c->killpriv_v2,
 		.readdirplus = c->readdirplus,
 		.announce_submounts = c->announce_submounts,

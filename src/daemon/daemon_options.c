@@ -153,7 +153,6 @@ static const struct option_row share_rows[] = {
 	UNSET("no-killpriv-v2", killpriv_v2, "leave clearing of suid bits to the guest"),
 	UNSET("no-readdirplus", readdirplus, "list directories without attributes"),
 	FLAG("flock", flock, "pass BSD locks to the host"),
-	FLAG("posix-lock", posix_lock, "pass POSIX locks to the host"),
 	{0},
 };
 

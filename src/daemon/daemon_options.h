@@ -60,7 +60,6 @@ struct daemon_config {
 	bool killpriv_v2;
 	bool readdirplus;
 	bool flock;
-	bool posix_lock;
 
 	uint64_t cache_size; /* bytes; 0 = no window */
 	int dax;	     /* enum daemon_dax */

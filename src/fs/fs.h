@@ -48,7 +48,7 @@ enum fs_cache_mode {
  * @xattr: serve extended attributes (off: ENOSYS at the FUSE layer)
  * @allow_direct_io: honour the guest's O_DIRECT
  * @writeback: the guest caches writes: O_APPEND and O_WRONLY are adjusted as it needs
- * @posix_acl, @flock, @posix_lock: feature switches; locks are per open handle
+ * @posix_acl, @flock: feature switches; locks are per open handle
  * @announce_submounts: report mount boundaries
  * @fd_limit: how many descriptors may be used in all; 0 = RLIMIT_NOFILE less a reserve
  */
@@ -61,7 +61,6 @@ struct fs_config {
 	bool writeback;
 	bool posix_acl;
 	bool flock;
-	bool posix_lock;
 	bool announce_submounts;
 	enum fs_cache_mode cache;
 	unsigned int fd_limit;

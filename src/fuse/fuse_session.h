@@ -82,7 +82,6 @@ struct fuse_config {
 	bool xattr;
 	bool posix_acl;
 	bool flock;
-	bool posix_lock;
 	bool killpriv_v2;
 	bool readdirplus;
 	bool announce_submounts;

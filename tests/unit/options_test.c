@@ -207,7 +207,6 @@ static void help_shows_every_option_in_its_group(void)
 		"--no-killpriv-v2",
 		"--no-readdirplus",
 		"--flock",
-		"--posix-lock",
 		"--cache-size",
 		"--dax=",
 		"--window-dialect",
