@@ -49,20 +49,34 @@ bool daemon_cpus_valid(const char *lists)
 	return parts[0] != NULL;
 }
 
-/* The @n-th CPU of those that this process may use, counting round. */
+/*
+ * The CPUs that this process may use. A thread inherits those of its maker, which may be bound; but
+ * only this file binds threads, so the first to ask here is not.
+ */
+static const cpu_set_t *our_cpus(void)
+{
+	static gsize once;
+	static cpu_set_t ours;
+
+	if (g_once_init_enter(&once)) {
+		if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+			CPU_ZERO(&ours);
+		g_once_init_leave(&once, 1);
+	}
+	return &ours;
+}
+
+/* The @n-th of them, counting round. */
 static bool nth_cpu(unsigned int n, cpu_set_t *out)
 {
-	cpu_set_t ours;
-	int count;
+	const cpu_set_t *ours = our_cpus();
+	int count = CPU_COUNT(ours);
 
-	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
-		return false;
-	count = CPU_COUNT(&ours);
 	if (count == 0)
 		return false;
 	n %= (unsigned int)count;
 	for (unsigned int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET(cpu, &ours) || n-- > 0)
+		if (!CPU_ISSET(cpu, ours) || n-- > 0)
 			continue;
 		CPU_ZERO(out);
 		CPU_SET(cpu, out);
@@ -78,6 +92,7 @@ bool daemon_cpus_bind(const char *lists, unsigned int queue)
 
 	if (!lists)
 		return true;
+	our_cpus();
 	if (strcmp(lists, "auto") == 0) {
 		if (!nth_cpu(queue, &set))
 			return false;
@@ -87,4 +102,12 @@ bool daemon_cpus_bind(const char *lists, unsigned int queue)
 			return false;
 	}
 	return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+void daemon_cpus_unbind(const char *lists)
+{
+	const cpu_set_t *ours = our_cpus();
+
+	if (lists && CPU_COUNT(ours) > 0)
+		sched_setaffinity(0, sizeof(*ours), ours);
 }

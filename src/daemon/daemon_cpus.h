@@ -17,4 +17,8 @@ bool daemon_cpus_valid(const char *lists);
  */
 bool daemon_cpus_bind(const char *lists, unsigned int queue);
 
+/** daemon_cpus_unbind() - for a thread that serves all queues: it inherited the CPUs of the one
+ * that made it, and gets back all that we may use. */
+void daemon_cpus_unbind(const char *lists);
+
 #endif

@@ -117,6 +117,8 @@ static void on_pool_thread(void *ctx, unsigned int queue)
 	/* Those that serve all queues run anywhere. */
 	if (queue <= (unsigned int)d->config->num_request_queues)
 		bind_thread(ctx, queue);
+	else
+		daemon_cpus_unbind(d->config->queue_cpus);
 }
 
 /* --- main thread: must not wait --- */

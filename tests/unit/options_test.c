@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
 #include <string.h>
 
 #include <glib.h>
@@ -270,7 +271,34 @@ static void cpu_lists_are_checked(void)
 	g_assert_false(daemon_cpus_valid("auto:1"));
 	g_assert_false(daemon_cpus_valid("1-"));
 	g_assert_true(daemon_cpus_bind(NULL, 0));
-	g_assert_true(daemon_cpus_bind("auto", 5));
+}
+
+static void *bind_and_unbind(void *arg)
+{
+	const cpu_set_t *ours = arg;
+	cpu_set_t first, second, all;
+
+	g_assert_true(daemon_cpus_bind("auto", 0));
+	g_assert_cmpint(sched_getaffinity(0, sizeof(first), &first), ==, 0);
+	/* A bound thread makes another that serves the next queue. */
+	g_assert_true(daemon_cpus_bind("auto", 1));
+	g_assert_cmpint(sched_getaffinity(0, sizeof(second), &second), ==, 0);
+	g_assert_cmpint(CPU_COUNT(&first), ==, 1);
+	g_assert_cmpint(CPU_COUNT(&second), ==, 1);
+	if (CPU_COUNT(ours) > 1)
+		g_assert_false(CPU_EQUAL(&first, &second));
+	daemon_cpus_unbind("auto");
+	g_assert_cmpint(sched_getaffinity(0, sizeof(all), &all), ==, 0);
+	g_assert_true(CPU_EQUAL(&all, ours));
+	return NULL;
+}
+
+static void cpus_do_not_depend_on_who_made_the_thread(void)
+{
+	cpu_set_t ours;
+
+	g_assert_cmpint(sched_getaffinity(0, sizeof(ours), &ours), ==, 0);
+	g_thread_join(g_thread_new("bound", bind_and_unbind, &ours));
 }
 
 int main(int argc, char **argv)
@@ -285,5 +313,6 @@ int main(int argc, char **argv)
 	g_test_add_func("/options/help", help_shows_every_option_in_its_group);
 	g_test_add_func("/options/warnings", big_windows_warn);
 	g_test_add_func("/options/cpus", cpu_lists_are_checked);
+	g_test_add_func("/options/cpus-of-threads", cpus_do_not_depend_on_who_made_the_thread);
 	return g_test_run();
 }
