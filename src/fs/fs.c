@@ -87,7 +87,7 @@ static bool magic_is_remote(unsigned long magic)
 	}
 }
 
-static struct fs_mount *mount_find(struct fs *fs, uint64_t dev, uint64_t mnt_id)
+struct fs_mount *fs_mount_find(struct fs *fs, uint64_t dev, uint64_t mnt_id)
 {
 	struct fs_mount *m = util_rcu_deref(fs->mounts);
 
@@ -119,12 +119,12 @@ static struct fs_mount *mount_new(uint64_t dev, uint64_t mnt_id, int fd)
 
 struct fs_mount *fs_mount_of(struct fs *fs, uint64_t dev, uint64_t mnt_id, int fd)
 {
-	struct fs_mount *m = mount_find(fs, dev, mnt_id);
+	struct fs_mount *m = fs_mount_find(fs, dev, mnt_id);
 
 	if (m)
 		return m;
 	util_mutex_lock(&fs->mount_lock);
-	m = mount_find(fs, dev, mnt_id);
+	m = fs_mount_find(fs, dev, mnt_id);
 	if (!m) {
 		m = mount_new(dev, mnt_id, fd);
 		if (m) {

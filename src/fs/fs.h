@@ -109,6 +109,7 @@ struct fs_setattr {
 	struct timespec mtime;
 	bool has_handle;
 	uint64_t handle;
+	bool nowait; /* -EAGAIN where somebody's lease would be waited for: set it all again */
 };
 
 /**
@@ -136,6 +137,11 @@ void fs_reset(struct fs *fs);
 int fs_lookup(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out);
 /** fs_lookup_cached() - as fs_lookup, but -EAGAIN where it could block (openat2 RESOLVE_CACHED) */
 int fs_lookup_cached(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out);
+/** fs_lookup_local() - as fs_lookup, but -EAGAIN where another process or machine would be asked */
+int fs_lookup_local(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out);
+/** fs_is_remote() - is @node on a file system that asks another process or machine? Takes no
+ * reference; false for what is no node. */
+bool fs_is_remote(struct fs *fs, uint64_t node);
 void fs_forget(struct fs *fs, uint64_t node, uint64_t nlookup);
 int fs_getattr(struct fs *fs, uint64_t node, bool has_handle, uint64_t handle, struct fs_attr *out);
 /** fs_getattr_cached() - as fs_getattr without a handle, but -EAGAIN where it could block (a file
@@ -169,7 +175,8 @@ ssize_t fs_getxattr(struct fs *fs, uint64_t node, const char *name, void *value,
 ssize_t fs_listxattr(struct fs *fs, uint64_t node, char *list, size_t size);
 int fs_removexattr(struct fs *fs, uint64_t node, const char *name);
 
-/* files. @flags: open(2) flags as the guest sent them; sanitised here. */
+/* files. @flags: open(2) flags as the guest sent them; sanitised here, but for O_NONBLOCK, which is
+ * the caller's: -EAGAIN where somebody's lease would be waited for. */
 int fs_open(struct fs *fs, uint64_t node, int flags, bool kill_suidgid, uint64_t *handle);
 int fs_create(struct fs *fs, const struct fs_cred *c, uint64_t parent, const char *name,
 	      mode_t mode, int flags, bool kill_suidgid, struct fs_attr *out, uint64_t *handle);

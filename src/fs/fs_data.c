@@ -61,7 +61,7 @@ static int open_node(struct fs *fs, struct fs_node *node, int flags, bool kill_s
 
 	if (fd < 0)
 		return fd;
-	flags = open_flags(fs, flags);
+	flags = open_flags(fs, flags) | (flags & O_NONBLOCK);
 	if (flags & O_TRUNC)
 		fs_cred_fsetid(!kill_suidgid);
 	fd = fs_node_reopen(fs, node, flags);

@@ -119,13 +119,16 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-/* A name that cannot be looked up, for want of descriptors or because it has just gone, is still
- * listed: the guest asks again if it wants to know. */
+/* A name that cannot be looked up, for want of descriptors, because it has just gone, or because
+ * another machine would be asked that does not serve this directory, is still listed: the guest
+ * asks again if it wants to know. */
 static void fill_attr(struct fs *fs, struct fs_node *dir, struct fs_dirent *e)
 {
 	if (is_dots(e->name))
 		return;
-	e->has_attr = fs_node_lookup(fs, dir, e->name, FS_LOOKUP_ANY, &e->attr, NULL) == 0;
+	e->has_attr = fs_node_lookup(fs, dir, e->name,
+				     dir->mount->remote ? FS_LOOKUP_ANY : FS_LOOKUP_LOCAL, &e->attr,
+				     NULL) == 0;
 	if (e->has_attr)
 		e->type = IFTODT(e->attr.st.st_mode);
 }

@@ -141,6 +141,8 @@ void fs_fd_close(struct fs *fs, int *fd);
 /** fs_mount_of() - the mount with this identity; @fd is any descriptor on it. NULL: no memory.
  * The result lives as long as @fs. */
 struct fs_mount *fs_mount_of(struct fs *fs, uint64_t dev, uint64_t mnt_id, int fd);
+/** fs_mount_find() - the same, if it has been seen; asks nobody. */
+struct fs_mount *fs_mount_find(struct fs *fs, uint64_t dev, uint64_t mnt_id);
 /** fs_name_check() - 0 for a name that may stand in a directory; else -EINVAL, -ENAMETOOLONG. */
 int fs_name_check(const char *name);
 /** fs_proc_name() - name of @fd inside /proc/self/fd. @buf takes FS_PROC_NAME bytes. */
@@ -182,6 +184,7 @@ int fs_node_stat(int dirfd, const char *name, int flags, struct stat *st, uint64
 
 enum fs_lookup_how {
 	FS_LOOKUP_ANY,
+	FS_LOOKUP_LOCAL,  /* -EAGAIN where another process or machine would be asked */
 	FS_LOOKUP_CACHED, /* -EAGAIN where it could block */
 };
 /**
@@ -200,7 +203,8 @@ int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name,
 int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, const char *name,
 		  struct fs_attr *out, struct fs_node **node);
 /** fs_node_reopen() - opens a regular file or directory anew; flags as open(2), sanitised by the
- * caller. The descriptor is not booked. Anything else is never opened: -ENXIO. */
+ * caller; with O_NONBLOCK -EAGAIN where somebody's lease would be waited for. The descriptor is not
+ * booked. Anything else is never opened: -ENXIO. */
 int fs_node_reopen(struct fs *fs, const struct fs_node *node, int flags);
 
 /* fs_handle.c */

@@ -98,7 +98,7 @@ static int set_size_node(struct fs *fs, const struct fs_node *node, const struct
 
 	if (err < 0)
 		return err;
-	fd = fs_node_reopen(fs, node, O_RDWR);
+	fd = fs_node_reopen(fs, node, O_RDWR | (set->nowait ? O_NONBLOCK : 0));
 	if (fd < 0) {
 		fs_fd_give(fs);
 		return fd;

@@ -313,22 +313,25 @@ static void answer(const struct fs *fs, const struct fs_node *parent, const stru
 
 /* By statx alone: found only when the node is known. */
 static struct fs_node *lookup_known(struct fs *fs, struct fs_node *parent, const char *name,
-				    struct stat *st, int *err)
+				    enum fs_lookup_how how, struct stat *st, int *err)
 {
 	struct fs_mount *mount = parent->mount;
 	uint64_t mnt_id;
 	struct fs_node *node;
 
-	*err = fs_node_stat(parent->fd, name, 0, st, &mnt_id);
+	*err = fs_node_stat(parent->fd, name, how == FS_LOOKUP_ANY ? 0 : AT_STATX_DONT_SYNC, st,
+			    &mnt_id);
 	if (*err < 0)
 		return NULL;
 	if (mount->dev != st->st_dev || mount->mnt_id != mnt_id) {
 		/* Only of a mount that has been seen: there is no descriptor to learn from. */
-		for (mount = util_rcu_deref(fs->mounts); mount; mount = mount->next)
-			if (mount->dev == st->st_dev && mount->mnt_id == mnt_id)
-				break;
+		mount = fs_mount_find(fs, st->st_dev, mnt_id);
 		if (!mount)
 			return NULL;
+		if (mount->remote && how != FS_LOOKUP_ANY) {
+			*err = -EAGAIN;
+			return NULL;
+		}
 	}
 	node = fs_node_find(fs, mount, st->st_ino);
 	bias_learn(node != NULL);
@@ -367,11 +370,25 @@ static int adopt_path(struct fs *fs, struct fs_node *parent, int fd, const struc
 	return fs_node_adopt(fs, fd, st, mount, node);
 }
 
-/* With a booked descriptor, which is used or given back. 0: new, 1: known. */
-static int lookup_booked(struct fs *fs, struct fs_node *parent, const char *name, bool cached,
-			 struct fs_attr *out, struct fs_node **node)
+/* Must a lookup that may not go everywhere stop at the border of @parent's mount? What has not been
+ * seen yet may be a remote one, whose answer has to be waited for. */
+static bool is_border(struct fs *fs, const struct fs_node *parent, const struct stat *st,
+		      uint64_t mnt_id, enum fs_lookup_how how)
 {
-	int fd = open_path(fs, parent, name, cached);
+	const struct fs_mount *m;
+
+	if (how == FS_LOOKUP_ANY ||
+	    (parent->mount->dev == st->st_dev && parent->mount->mnt_id == mnt_id))
+		return false;
+	m = fs_mount_find(fs, st->st_dev, mnt_id);
+	return !m || m->remote;
+}
+
+/* With a booked descriptor, which is used or given back. 0: new, 1: known. */
+static int lookup_booked(struct fs *fs, struct fs_node *parent, const char *name,
+			 enum fs_lookup_how how, struct fs_attr *out, struct fs_node **node)
+{
+	int fd = open_path(fs, parent, name, how == FS_LOOKUP_CACHED);
 	uint64_t mnt_id;
 	int err;
 
@@ -379,10 +396,9 @@ static int lookup_booked(struct fs *fs, struct fs_node *parent, const char *name
 		fs_fd_give(fs);
 		return fd;
 	}
-	err = fs_node_stat(fd, "", cached ? AT_STATX_DONT_SYNC : 0, &out->st, &mnt_id);
-	/* Into another mount: it may be a remote one, whose answer has to be waited for. */
-	if (err == 0 && cached &&
-	    (parent->mount->dev != out->st.st_dev || parent->mount->mnt_id != mnt_id))
+	err = fs_node_stat(fd, "", how == FS_LOOKUP_ANY ? 0 : AT_STATX_DONT_SYNC, &out->st,
+			   &mnt_id);
+	if (err == 0 && is_border(fs, parent, &out->st, mnt_id, how))
 		err = -EAGAIN;
 	if (err < 0) {
 		fs_fd_close(fs, &fd);
@@ -400,7 +416,7 @@ static int lookup_any(struct fs *fs, struct fs_node *parent, const char *name,
 	if (fs_fd_take(fs, FS_FD_NODE) < 0) {
 		if (cached)
 			return -EAGAIN;
-		*node = lookup_known(fs, parent, name, &out->st, &err);
+		*node = lookup_known(fs, parent, name, how, &out->st, &err);
 		return *node ? 0 : err < 0 ? err : -EMFILE;
 	}
 	/*
@@ -408,7 +424,7 @@ static int lookup_any(struct fs *fs, struct fs_node *parent, const char *name,
 	 * not block; only a wrong guess could, and after one this thread has to earn the next.
 	 */
 	if (lookup_bias > (cached ? FS_BIAS_MAX - 1 : 0)) {
-		*node = lookup_known(fs, parent, name, &out->st, &err);
+		*node = lookup_known(fs, parent, name, how, &out->st, &err);
 		if (cached && !*node)
 			lookup_bias = 0;
 		if (*node || err < 0) {
@@ -416,7 +432,7 @@ static int lookup_any(struct fs *fs, struct fs_node *parent, const char *name,
 			return err;
 		}
 	}
-	err = lookup_booked(fs, parent, name, cached, out, node);
+	err = lookup_booked(fs, parent, name, how, out, node);
 	if (err >= 0)
 		bias_learn(err == 1);
 	return err;
@@ -443,7 +459,7 @@ int fs_node_lookup(struct fs *fs, struct fs_node *parent, const char *name, enum
 int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name, struct fs_attr *out)
 {
 	struct fs_node *node = NULL;
-	int err = lookup_booked(fs, parent, name, false, out, &node);
+	int err = lookup_booked(fs, parent, name, FS_LOOKUP_ANY, out, &node);
 
 	if (err < 0)
 		return err;
@@ -507,11 +523,11 @@ int fs_node_reopen(struct fs *fs, const struct fs_node *node, int flags)
 	/*
 	 * The link in /proc must be followed, so no O_NOFOLLOW: what it leads to is the inode that
 	 * the O_PATH descriptor pins. O_NONBLOCK says that we do not wait, whatever it is; on a
-	 * regular file it can only mean that somebody has a lease, and then waiting is right. It
-	 * stays set: reads and writes of a regular file do not look at it.
+	 * regular file it can only mean that somebody has a lease, and then waiting is right, if
+	 * not here. It stays set: reads and writes of a regular file do not look at it.
 	 */
 	fd = openat(fs->config.proc_self_fd, fs_proc_name(buf, node->fd), flags | O_NONBLOCK);
-	if (fd < 0 && errno == EWOULDBLOCK)
+	if (fd < 0 && errno == EWOULDBLOCK && !(flags & O_NONBLOCK))
 		fd = openat(fs->config.proc_self_fd, fs_proc_name(buf, node->fd),
 			    flags & ~O_NONBLOCK);
 	return fd < 0 ? -errno : fd;
@@ -525,7 +541,8 @@ static int lookup(struct fs *fs, uint64_t parent, const char *name, enum fs_look
 
 	if (err < 0)
 		return err;
-	if (how == FS_LOOKUP_CACHED && (!fs->resolve_cached || dir->mount->remote))
+	if ((how != FS_LOOKUP_ANY && dir->mount->remote) ||
+	    (how == FS_LOOKUP_CACHED && !fs->resolve_cached))
 		err = -EAGAIN;
 	else
 		err = fs_node_lookup(fs, dir, name, how, out, NULL);
@@ -541,6 +558,23 @@ int fs_lookup(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *
 int fs_lookup_cached(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out)
 {
 	return lookup(fs, parent, name, FS_LOOKUP_CACHED, out);
+}
+
+int fs_lookup_local(struct fs *fs, uint64_t parent, const char *name, struct fs_attr *out)
+{
+	return lookup(fs, parent, name, FS_LOOKUP_LOCAL, out);
+}
+
+bool fs_is_remote(struct fs *fs, uint64_t id)
+{
+	struct cds_lfht_node *n;
+	bool remote;
+
+	util_rcu_read_lock();
+	n = util_lfht_lookup(fs->nodes_by_id, util_hash_u64(id), match_id, &id);
+	remote = n && caa_container_of(n, struct fs_node, by_id)->mount->remote;
+	util_rcu_read_unlock();
+	return remote;
 }
 
 /* syscalls: openat close */

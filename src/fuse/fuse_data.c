@@ -44,6 +44,12 @@ uint32_t fuse_open_flags(struct fuse_session *s, int flags, bool dir)
 	return out;
 }
 
+/* A guest's open never fails for want of waiting: O_NONBLOCK is ours. */
+static int host_flags(const struct fuse_ctx *c, uint32_t flags)
+{
+	return ((int)flags & ~O_NONBLOCK) | (c->local ? O_NONBLOCK : 0);
+}
+
 static bool open_kills(const struct fuse_session *s, uint32_t open_flags)
 {
 	return s->flags & FUSE_HANDLE_KILLPRIV_V2 && open_flags & FUSE_OPEN_KILL_SUIDGID;
@@ -53,13 +59,14 @@ ssize_t fuse_op_open(struct fuse_ctx *c)
 {
 	const struct fuse_open_in *in = fuse_args(c, struct fuse_open_in);
 	struct fuse_open_out out = {0};
-	int flags = (int)in->flags;
-	int err = fs_open(c->s->cfg.fs, c->st->h.nodeid, flags, open_kills(c->s, in->open_flags),
-			  &out.fh);
+	int err = fs_open(c->s->cfg.fs, c->st->h.nodeid, host_flags(c, in->flags),
+			  open_kills(c->s, in->open_flags), &out.fh);
 
+	if (err == -EAGAIN && c->local)
+		return FUSE_AGAIN;
 	if (err)
 		return err;
-	out.open_flags = fuse_open_flags(c->s, flags, false);
+	out.open_flags = fuse_open_flags(c->s, (int)in->flags, false);
 	return fuse_reply(c, &out, sizeof(out));
 }
 
@@ -90,7 +97,10 @@ ssize_t fuse_op_create(struct fuse_ctx *c)
 		err = fuse_cred(c, in->umask, &cred);
 	if (!err)
 		err = fs_create(c->s->cfg.fs, &cred, c->st->h.nodeid, name, in->mode,
-				(int)in->flags, open_kills(c->s, in->open_flags), &a, &handle);
+				host_flags(c, in->flags), open_kills(c->s, in->open_flags), &a,
+				&handle);
+	if (err == -EAGAIN && c->local)
+		return FUSE_AGAIN;
 	return err ? err : reply_create(c, &a, handle);
 }
 

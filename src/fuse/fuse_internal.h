@@ -134,6 +134,8 @@ struct fuse_session {
  * @ext: the extensions
  * @out: behind the out header
  * @nowait: return FUSE_AGAIN instead of waiting
+ * @local: return FUSE_AGAIN instead of waiting for anybody but the local kernel: a server, the
+ *         holder of a lease
  */
 struct fuse_ctx {
 	struct fuse_session *s;
@@ -144,6 +146,7 @@ struct fuse_ctx {
 	struct fuse_cursor ext;
 	struct fuse_cursor out;
 	bool nowait;
+	bool local;
 };
 
 /* --- fuse_session.c --- */

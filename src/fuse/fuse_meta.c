@@ -145,11 +145,13 @@ ssize_t fuse_op_lookup(struct fuse_ctx *c)
 		return err;
 	if (c->nowait) {
 		err = fs_lookup_cached(c->s->cfg.fs, c->st->h.nodeid, name, &a);
-		if (err == -EAGAIN)
-			return FUSE_AGAIN;
+	} else if (c->local) {
+		err = fs_lookup_local(c->s->cfg.fs, c->st->h.nodeid, name, &a);
 	} else {
 		err = fs_lookup(c->s->cfg.fs, c->st->h.nodeid, name, &a);
 	}
+	if (err == -EAGAIN && (c->nowait || c->local))
+		return FUSE_AGAIN;
 	return reply_entry(c, err, &a);
 }
 
@@ -230,12 +232,17 @@ ssize_t fuse_op_setattr(struct fuse_ctx *c)
 		.mtime = {.tv_sec = (time_t)in->mtime, .tv_nsec = in->mtimensec},
 		.has_handle = in->valid & FATTR_FH,
 		.handle = in->fh,
+		.nowait = c->local,
 	};
 	struct fs_attr a;
+	int err;
 
 	if (in->atimensec >= 1000000000u || in->mtimensec >= 1000000000u)
 		return -EINVAL;
-	return reply_attr(c, fs_setattr(c->s->cfg.fs, c->st->h.nodeid, &set, &a), &a);
+	err = fs_setattr(c->s->cfg.fs, c->st->h.nodeid, &set, &a);
+	if (err == -EAGAIN && c->local)
+		return FUSE_AGAIN;
+	return reply_attr(c, err, &a);
 }
 
 ssize_t fuse_op_readlink(struct fuse_ctx *c)

@@ -12,8 +12,9 @@
  * that is not in the dentry cache) are trusted per object: only after TRUST_RUNS blocking runs of
  * it, each below TRUST_NS. One slow run and the trust is gone.
  *
- * What this cannot do: the first slow run of a kind that was fast holds its queue once. Reads
- * never take that risk (fuse_session.c).
+ * What this cannot do: the first slow run of a kind that was fast holds its queue once, for as long
+ * as a local disk takes. Reads never take that risk, and what others than the local kernel have to
+ * answer does not get here (fuse_session.c).
  */
 #include "fuse_policy.h"
 

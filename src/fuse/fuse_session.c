@@ -17,6 +17,9 @@
  *     RWF_NOWAIT, a name not in the dentry cache) run here once the same object has been seen
  *     fast many times. Never reads: what is not in the page cache waits for a disk.
  *   - Other metadata runs here while its kind is fast, see fuse_policy.c.
+ *   - Neither of the last two ever on a file system that asks another process or machine, which may
+ *     never answer, nor where somebody else's lease has to be broken: what holds the queue is then
+ *     the local kernel at most, and the disk behind it.
  *   - fsync and its like always go to the pool.
  *   - What waits for the VMM goes to a pool of its own, marked as parked from that moment on: a
  *     mapping must not hold a worker that a read needs, as the VMM may be waiting for that read
@@ -46,7 +49,13 @@
 #define MAP_THREADS 32
 #define OUT_HEADER sizeof(struct fuse_out_header)
 
-static void run(struct fuse_session *s, struct fuse_request *r, bool nowait);
+enum run_mode {
+	MAY_WAIT,
+	LOCAL_ONLY, /* in a queue's thread: for nobody but the local kernel (fuse_ctx.local) */
+	NO_WAIT,    /* fuse_ctx.nowait */
+};
+
+static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mode);
 
 static struct fuse_queue *queue_of(struct fuse_session *s, const struct fuse_request *r)
 {
@@ -364,7 +373,7 @@ static void run_job(struct fuse_job *job)
 {
 	struct fuse_request *r = fuse_request_of_job(job);
 
-	run(r->session, r, false);
+	run(r->session, r, MAY_WAIT);
 }
 
 static void offload(struct fuse_session *s, struct fuse_request *r, struct fuse_pool *pool)
@@ -378,13 +387,13 @@ static void offload(struct fuse_session *s, struct fuse_request *r, struct fuse_
 	fuse_pool_push(pool, &st->job);
 }
 
-/* Runs the handler. With @nowait it may come back to be offloaded. */
-static void run(struct fuse_session *s, struct fuse_request *r, bool nowait)
+/* Runs the handler. It may come back to be offloaded, unless it may wait. */
+static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mode)
 {
 	struct fuse_state *st = fuse_state(r);
 	struct fuse_queue *q = queue_of(s, r);
 	unsigned int kind = (unsigned int)(st->op - fuse_ops);
-	bool timed = !nowait && q->pool &&
+	bool timed = mode != NO_WAIT && q->pool &&
 		     (st->op->class == FUSE_RUN_ADAPT || st->op->flags & FUSE_OP_TRUST);
 	uint64_t node = st->h.nodeid;
 	bool trust = st->op->flags & FUSE_OP_TRUST;
@@ -393,13 +402,15 @@ static void run(struct fuse_session *s, struct fuse_request *r, bool nowait)
 	ssize_t ret;
 
 	make_ctx(s, r, &c);
-	c.nowait = nowait;
+	c.nowait = mode == NO_WAIT;
+	c.local = mode == LOCAL_ONLY;
 	ret = st->op->run(&c);
 	if (ret == FUSE_TAKEN)
 		return;
 	if (ret == FUSE_AGAIN) {
-		if (trust && fuse_policy_trusts(&q->policy, kind, node))
-			run(s, r, false);
+		if (trust && c.nowait && fuse_policy_trusts(&q->policy, kind, node) &&
+		    !fs_is_remote(s->cfg.fs, node))
+			run(s, r, LOCAL_ONLY);
 		else
 			offload(s, r, q->pool);
 		return;
@@ -432,12 +443,12 @@ static void start(struct fuse_session *s, struct fuse_request *r)
 		fuse_park(r, true);
 		offload(s, r, s->map);
 	} else if (!q->pool || !can_offload(op)) {
-		run(s, r, false);
+		run(s, r, MAY_WAIT);
 	} else if (op->class == FUSE_RUN_TRY) {
-		run(s, r, true);
-	} else if (op->class == FUSE_RUN_ADAPT &&
+		run(s, r, NO_WAIT);
+	} else if (op->class == FUSE_RUN_ADAPT && !fs_is_remote(s->cfg.fs, st->h.nodeid) &&
 		   fuse_policy_is_fast(&q->policy, (unsigned int)(op - fuse_ops), util_now_ns())) {
-		run(s, r, false);
+		run(s, r, LOCAL_ONLY);
 	} else {
 		offload(s, r, q->pool);
 	}
