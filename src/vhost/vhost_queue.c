@@ -403,6 +403,17 @@ static struct elem *pop(struct vhost_queue *q, int *result)
 	return e;
 }
 
+/*
+ * The thread is out only inside the request that it parked: one that was parked and handed to
+ * another thread is un-parked there, while this one goes on popping.
+ */
+static void come_back(struct vhost_queue *q)
+{
+	util_mutex_lock(&q->lock);
+	q->out = false;
+	util_mutex_unlock(&q->lock);
+}
+
 /* Pops and hands up until the ring is empty, the batch full, or something wants attention.
  * Returns how many. */
 static unsigned int run_batch(struct vhost_queue *q)
@@ -423,6 +434,8 @@ static unsigned int run_batch(struct vhost_queue *q)
 			break;
 		n++;
 		q->d->ops.request(q->d->ctx, &e->pub);
+		if (q->went_out)
+			come_back(q);
 	}
 	if (n && q->d->ops.batch_end)
 		q->d->ops.batch_end(q->d->ctx, q);

@@ -234,7 +234,7 @@ static void body_dirs(struct rig *g)
 	char buf[64];
 
 	for (int i = 0; i < 50; i++) {
-		g_autofree char *name = g_strdup_printf("name-%d%s", i, "xyzxyzxyz" + i % 9);
+		g_autofree char *name = g_strdup_printf("name-%d%s", i, &"xyzxyzxyz"[i % 9]);
 
 		g_assert_cmpint(named(g, FUSE_MKNOD, ROOT, &mknod_in, sizeof(mknod_in), name,
 				      strlen(name) + 1, &e),
