@@ -111,6 +111,7 @@ static struct fs_mount *mount_new(uint64_t dev, uint64_t mnt_id, int fd)
 	m->remote = true;
 	if (fstatfs(fd, &sf) == 0) {
 		magic = (unsigned long)sf.f_type & 0xffffffffu;
+		m->type = (uint32_t)magic;
 		m->remote = magic_is_remote(magic);
 		m->in_memory = magic == TMPFS_MAGIC || magic == RAMFS_MAGIC;
 	}

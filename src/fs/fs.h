@@ -50,6 +50,7 @@ enum fs_cache_mode {
  * @writeback: the guest caches writes: O_APPEND and O_WRONLY are adjusted as it needs
  * @posix_acl, @flock: feature switches; locks are per open handle
  * @announce_submounts: report mount boundaries
+ * @keep_names: remember by which name each node was last looked up, for fs_path()
  * @fd_limit: how many descriptors may be used in all; 0 = RLIMIT_NOFILE less a reserve
  */
 struct fs_config {
@@ -62,6 +63,7 @@ struct fs_config {
 	bool posix_acl;
 	bool flock;
 	bool announce_submounts;
+	bool keep_names;
 	enum fs_cache_mode cache;
 	unsigned int fd_limit;
 };
@@ -258,6 +260,31 @@ int fs_open_for_map(struct fs *fs, uint64_t node, bool *writable);
 int fs_node_of_handle(struct fs *fs, uint64_t handle, uint64_t *node);
 /** fs_handle_fd() - a new descriptor (dup) of a file handle, for I/O from elsewhere. */
 int fs_handle_dup(struct fs *fs, uint64_t node, uint64_t handle);
+
+/** fs_identity() - which file a node is: unlike its id the same after it was forgotten and looked
+ * up again. false: no such node. */
+bool fs_identity(struct fs *fs, uint64_t node, uint64_t *dev, uint64_t *ino);
+/** fs_type() - f_type of the file system it lies on, as statfs(2) says; false: no such node, or
+ * it could not be asked */
+bool fs_type(struct fs *fs, uint64_t node, uint32_t *type);
+/** fs_can_write() - would fs_open_for_map() get it read-write? @st: its attributes. Looked up
+ * anew when its ctime has changed; what leaves no trace there (a remount, a program that is being
+ * executed from it) is not seen. */
+bool fs_can_write(struct fs *fs, uint64_t node, const struct stat *st);
+/** fs_direct_only() - are all open handles of it (at least one) opened with O_DIRECT? */
+bool fs_direct_only(struct fs *fs, uint64_t node);
+/**
+ * fs_path() - by which path a node was last seen, relative to the root, as "dir/name"
+ * @whole: out; false: only the end of it is known
+ *
+ * Only with fs_config.keep_names. One name of a file with several links; what was renamed on the
+ * host is known by its old name until it is looked up. Its length; 0: nothing is known;
+ * -ESTALE, -ENAMETOOLONG.
+ */
+ssize_t fs_path(struct fs *fs, uint64_t node, char *buf, size_t size, bool *whole);
+/** fs_readahead() - starts reading a part of a file into the page cache; may block. What cannot be
+ * read ahead is left. */
+void fs_readahead(struct fs *fs, uint64_t node, uint64_t offset, uint64_t len);
 
 /** struct fs_stats - gauges for tests and the control socket */
 struct fs_stats {

@@ -35,6 +35,11 @@ static int open_flags(const struct fs *fs, int flags)
 	return flags | O_CLOEXEC;
 }
 
+static enum fs_handle_kind kind_of(int flags)
+{
+	return flags & O_DIRECT ? FS_HANDLE_DIRECT : FS_HANDLE_FILE;
+}
+
 static int open_check(const struct fs *fs, int flags)
 {
 	if ((flags & O_ACCMODE) == O_ACCMODE)
@@ -85,7 +90,7 @@ int fs_open(struct fs *fs, uint64_t id, int flags, bool kill_suidgid, uint64_t *
 	if (err == 0) {
 		fd = open_node(fs, node, flags, kill_suidgid);
 		if (fd >= 0)
-			return fs_handle_new(fs, node, fd, false, handle);
+			return fs_handle_new(fs, node, fd, kind_of(flags), handle);
 		fs_fd_give(fs);
 		err = fd;
 	}
@@ -112,7 +117,7 @@ static int create_as(struct fs *fs, const struct fs_cred *c, int dirfd, const ch
 }
 
 /* The node and the handle of a file just made; @fd and two bookings are taken over. */
-static int created(struct fs *fs, struct fs_node *dir, int fd, const char *name,
+static int created(struct fs *fs, struct fs_node *dir, int fd, const char *name, int flags,
 		   struct fs_attr *out, uint64_t *handle)
 {
 	struct fs_node *node;
@@ -122,7 +127,7 @@ static int created(struct fs *fs, struct fs_node *dir, int fd, const char *name,
 		fs_fd_close(fs, &fd);
 		return err;
 	}
-	err = fs_handle_new(fs, node, fd, false, handle);
+	err = fs_handle_new(fs, node, fd, kind_of(flags), handle);
 	if (err < 0)
 		fs_forget(fs, out->node, 1);
 	return err;
@@ -149,7 +154,7 @@ static int create_existing(struct fs *fs, struct fs_node *dir, const char *name,
 	} else {
 		if (flags & O_TRUNC)
 			fstat(fd, &out->st);
-		err = fs_handle_new(fs, node, fd, false, handle);
+		err = fs_handle_new(fs, node, fd, kind_of(flags), handle);
 	}
 	if (err < 0)
 		fs_forget(fs, out->node, 1);
@@ -174,7 +179,7 @@ static int create_in(struct fs *fs, const struct fs_cred *c, struct fs_node *dir
 	fd = create_as(fs, c, dir->fd, name, open_flags(fs, flags) | O_CREAT | O_EXCL | O_NOFOLLOW,
 		       mode);
 	if (fd >= 0)
-		return created(fs, dir, fd, name, out, handle);
+		return created(fs, dir, fd, name, flags, out, handle);
 	fs_fd_give(fs);
 	if (fd == -EEXIST && !(flags & O_EXCL))
 		return create_existing(fs, dir, name, flags, kill_suidgid, out, handle);
@@ -226,7 +231,7 @@ int fs_tmpfile(struct fs *fs, const struct fs_cred *c, uint64_t parent, mode_t m
 	fd = create_as(fs, c, dir->fd, ".",
 		       (open_flags(fs, flags) & ~O_TRUNC) | O_TMPFILE | (flags & O_EXCL), mode);
 	if (fd >= 0) {
-		err = created(fs, dir, fd, NULL, out, handle);
+		err = created(fs, dir, fd, NULL, flags, out, handle);
 	} else {
 		fs_fd_give(fs);
 		fs_fd_give(fs);

@@ -42,7 +42,7 @@ int fs_opendir(struct fs *fs, uint64_t id, uint64_t *handle)
 	if (err == 0) {
 		fd = fs_node_reopen(fs, node, O_RDONLY | O_DIRECTORY);
 		if (fd >= 0)
-			return fs_handle_new(fs, node, fd, true, handle);
+			return fs_handle_new(fs, node, fd, FS_HANDLE_DIR, handle);
 		fs_fd_give(fs);
 		err = fd;
 	}

@@ -23,7 +23,16 @@ void fs_handles_init(struct fs *fs)
 	fs->next_handle = 1;
 }
 
-int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, bool dir, uint64_t *id)
+static void count_open(struct fs_handle *h, uint32_t by)
+{
+	if (h->kind == FS_HANDLE_FILE)
+		__atomic_fetch_add(&h->node->buffered, by, __ATOMIC_RELAXED);
+	else if (h->kind == FS_HANDLE_DIRECT)
+		__atomic_fetch_add(&h->node->direct, by, __ATOMIC_RELAXED);
+}
+
+int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, enum fs_handle_kind kind,
+		  uint64_t *id)
 {
 	struct fs_handle *h = g_try_new0(struct fs_handle, 1);
 
@@ -36,7 +45,9 @@ int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, bool dir, uint64_
 	h->node = node;
 	h->fd = fd;
 	h->refs = 1;
-	if (dir)
+	h->kind = kind;
+	count_open(h, 1);
+	if (kind == FS_HANDLE_DIR)
 		h->dir = fs_dir_new();
 	*id = h->id;
 	__atomic_fetch_add(&fs->handle_count, 1, __ATOMIC_RELAXED);
@@ -83,6 +94,7 @@ void fs_handle_put(struct fs *fs, struct fs_handle *h)
 	if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) != 0)
 		return;
 	fs_fd_close(fs, &h->fd);
+	count_open(h, -1u);
 	fs_node_put(fs, h->node);
 	if (h->dir)
 		fs_dir_free(h->dir);

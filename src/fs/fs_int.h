@@ -28,6 +28,7 @@
  * @remote: a request to it may wait for another process or machine: nothing is done inline
  * @in_memory: its pages are always there: a read or write need not be told not to wait
  * @no_nowait_read, @no_nowait_write: RWF_NOWAIT was refused once (atomic)
+ * @type: statfs f_type; 0: could not be asked
  *
  * Pushed to a list that only grows; freed with the fs. Read without a lock.
  */
@@ -39,6 +40,7 @@ struct fs_mount {
 	bool in_memory;
 	bool no_nowait_read;
 	bool no_nowait_write;
+	uint32_t type;
 };
 
 /*
@@ -51,6 +53,13 @@ struct fs_mount {
 #define FS_NODE_REF_MAX (FS_NODE_LOOKUP - 1)
 #define FS_NODE_LOOKUP_MAX ((1ull << 40) - 1)
 
+/** struct fs_name - where a node was last seen (fs_config.keep_names) */
+struct fs_name {
+	struct util_rcu_head rcu;
+	uint64_t parent; /* node id */
+	char text[];
+};
+
 /**
  * struct fs_node - a file, directory or anything else that has an inode
  * @by_id, @by_key: links of the two tables
@@ -60,6 +69,9 @@ struct fs_mount {
  * @fd: O_PATH descriptor, owned; pins the inode, so that the key cannot be used again
  * @type: S_IFMT bits, constant
  * @mapped: fs_open_for_map() was called (atomic)
+ * @buffered, @direct: open handles without and with O_DIRECT (atomic)
+ * @writable: what fs_can_write() last found, and for which ctime (atomic)
+ * @name: RCU; NULL: not known, or names are not kept
  *
  * @id, @ino and @mount may be read inside a read section after a lookup; the rest needs a
  * reference.
@@ -74,6 +86,10 @@ struct fs_node {
 	int fd;
 	uint16_t type;
 	bool mapped;
+	uint32_t buffered;
+	uint32_t direct;
+	uint64_t writable;
+	struct fs_name *name;
 	struct util_rcu_head rcu;
 };
 
@@ -92,18 +108,26 @@ struct fs_dir {
 	uint64_t cookie;
 };
 
+enum fs_handle_kind {
+	FS_HANDLE_FILE,
+	FS_HANDLE_DIRECT, /* a file that the guest has opened with O_DIRECT, honoured or not */
+	FS_HANDLE_DIR,
+};
+
 /**
  * struct fs_handle - an open file or directory
  * @refs: one for the table, one for each operation; atomic; zero is final
  * @node: reference held
  * @fd: owned
  * @dir: NULL for a file
+ * @kind: constant
  */
 struct fs_handle {
 	struct cds_lfht_node by_id;
 	uint64_t id;
 	struct fs_node *node;
 	struct fs_dir *dir;
+	enum fs_handle_kind kind;
 	unsigned int refs;
 	int fd;
 	struct util_rcu_head rcu;
@@ -198,6 +222,9 @@ int fs_node_lookup(struct fs *fs, struct fs_node *parent, const char *name, enum
  * descriptor (FS_FD_NODE) before making it; the booking is taken over. */
 int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name,
 		       struct fs_attr *out);
+/** fs_node_renamed() - @name in @dir may now be a node that was known by another; when names are
+ * kept */
+void fs_node_renamed(struct fs *fs, struct fs_node *dir, const char *name);
 /** fs_node_of_fd() - the node of @fd, a file just made in @parent, as @name if it has one (else
  * NULL); booked as for fs_node_lookup_new(). One lookup count and one reference are taken. */
 int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, const char *name,
@@ -213,7 +240,8 @@ void fs_handles_init(struct fs *fs);
 void fs_handles_reset(struct fs *fs);
 void fs_handles_free(struct fs *fs);
 /** fs_handle_new() - @fd (booked) and a reference of @node are taken over, also on failure. */
-int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, bool dir, uint64_t *id);
+int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, enum fs_handle_kind kind,
+		  uint64_t *id);
 /** fs_handle_get() - a reference to a handle of the kind asked for, open on @node (0: on any
  * node); NULL if there is no such handle. */
 struct fs_handle *fs_handle_get(struct fs *fs, uint64_t node, uint64_t id, bool dir);
@@ -254,6 +282,12 @@ void fs_cred_fsetid(bool keep);
 /** fs_cred_enter_proc() - makes this thread's own working directory /proc/self/fd, so that
  * fs_proc_name() is a path. 0 or -errno. */
 int fs_cred_enter_proc(struct fs *fs);
+
+/* fs_map.c */
+
+/** fs_name_note() - @node (the caller has a reference) was seen as @name in @dir; when names are
+ * kept */
+void fs_name_note(struct fs *fs, const struct fs_node *dir, struct fs_node *node, const char *name);
 
 /* fs_meta.c */
 

@@ -358,6 +358,10 @@ int fs_rename(struct fs *fs, uint64_t parent, const char *name, uint64_t newpare
 	err = fs_node_get_dir(fs, newparent, &to);
 	if (err == 0) {
 		err = rename_between(from, name, to, newname, flags);
+		if (err == 0)
+			fs_node_renamed(fs, to, newname);
+		if (err == 0 && flags & RENAME_EXCHANGE)
+			fs_node_renamed(fs, from, name);
 		fs_node_put(fs, to);
 	}
 	fs_node_put(fs, from);

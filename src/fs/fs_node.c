@@ -71,7 +71,10 @@ static unsigned long hash_key(const struct node_key *k)
 
 static void free_node(struct util_rcu_head *head)
 {
-	g_free(caa_container_of(head, struct fs_node, rcu));
+	struct fs_node *node = caa_container_of(head, struct fs_node, rcu);
+
+	g_free(node->name);
+	g_free(node);
 }
 
 /* Adds to a count that is not zero; false when it is, or when it is full. */
@@ -448,6 +451,7 @@ int fs_node_lookup(struct fs *fs, struct fs_node *parent, const char *name, enum
 		err = lookup_any(fs, parent, name, how, out, &node);
 	if (err < 0)
 		return err;
+	fs_name_note(fs, parent, node, name);
 	answer(fs, parent, node, out);
 	if (ref)
 		*ref = node;
@@ -463,9 +467,26 @@ int fs_node_lookup_new(struct fs *fs, struct fs_node *parent, const char *name, 
 
 	if (err < 0)
 		return err;
+	fs_name_note(fs, parent, node, name);
 	answer(fs, parent, node, out);
 	fs_node_put(fs, node);
 	return 0;
+}
+
+void fs_node_renamed(struct fs *fs, struct fs_node *dir, const char *name)
+{
+	struct fs_node *node;
+	struct stat st;
+	int err;
+
+	if (!fs->config.keep_names)
+		return;
+	node = lookup_known(fs, dir, name, FS_LOOKUP_ANY, &st, &err);
+	if (!node)
+		return;
+	fs_name_note(fs, dir, node, name);
+	fs_forget(fs, node->id, 1);
+	fs_node_put(fs, node);
 }
 
 /* An O_PATH descriptor of the file that @fd is open on. By name that is half the price of the way
@@ -507,6 +528,8 @@ int fs_node_of_fd(struct fs *fs, struct fs_node *parent, int fd, const char *nam
 	err = adopt_path(fs, parent, path, &out->st, mnt_id, node);
 	if (err < 0)
 		return err;
+	if (name)
+		fs_name_note(fs, parent, *node, name);
 	answer(fs, parent, *node, out);
 	return 0;
 }
