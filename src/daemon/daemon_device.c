@@ -25,6 +25,7 @@
 #include <daxmap/table.h>
 
 #include "daemon_cpus.h"
+#include "daemon_policy.h"
 #include "daemon_shim.h"
 #include "daemon_window.h"
 #include "daemon_worker.h"
@@ -220,18 +221,6 @@ static void give_back_file(void *ctx, struct dm_file_key key, int fd)
 	util_close(&fd);
 }
 
-static bool dax_file(void *ctx, const struct fs_attr *attr)
-{
-	const struct daemon_device *d = ctx;
-
-	if (!S_ISREG(attr->st.st_mode))
-		return false;
-	if (daemon_shim_any_size(d->shim))
-		return true;
-	/* The VMM refuses what reaches beyond the end of the file, and a guest maps whole slots. */
-	return attr->st.st_size > 0 && (uint64_t)attr->st.st_size % DAEMON_GRANULE == 0;
-}
-
 /* --- making and unmaking --- */
 
 static bool make_fs(struct daemon_device *d, struct sandbox_fds *fds, GError **error)
@@ -248,6 +237,7 @@ static bool make_fs(struct daemon_device *d, struct sandbox_fds *fds, GError **e
 		.posix_acl = c->posix_acl,
 		.flock = c->flock,
 		.announce_submounts = c->announce_submounts,
+		.keep_names = c->cache_size && (c->dax_include || c->dax_exclude),
 		.cache = (enum fs_cache_mode)c->cache,
 	};
 
@@ -268,6 +258,7 @@ static void make_table(struct daemon_device *d)
 		return;
 	d->window_size = d->config->cache_size;
 	d->table = dm_table_new(d->window, &provider, &config);
+	d->policy = daemon_policy_new(d->config, d->fs, d->shim, &d->window->caps);
 }
 
 static enum fuse_dax_mode dax_mode(const struct daemon_device *d)
@@ -288,9 +279,8 @@ static void make_session(struct daemon_device *d)
 		.dax = dax_mode(d),
 		.window_size = d->window_size,
 		.remove_blocks = c->manager == DM_MANAGER_FORWARD,
-		.dax_always_ok = daemon_shim_any_size(d->shim),
-		.dax_file = dax_file,
-		.dax_ctx = d,
+		.dax_ops = d->policy ? &daemon_policy_ops : NULL,
+		.dax_ctx = d->policy,
 		.attr_timeout = -1, /* as the cache mode says */
 		.entry_timeout = -1,
 		.cache = (enum fs_cache_mode)c->cache,
@@ -368,6 +358,7 @@ void daemon_device_free(struct daemon_device *d)
 		vhost_dev_free(d->dev);
 	if (d->session)
 		fuse_session_free(d->session);
+	daemon_policy_free(d->policy);
 	if (d->table)
 		dm_table_free(d->table);
 	dm_window_destroy(d->window);

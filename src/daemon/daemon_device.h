@@ -15,12 +15,13 @@
 #include "shim.h"
 #include "vhost.h"
 
+struct daemon_policy;
 struct daemon_worker;
 
 /**
  * struct daemon_device - lives as long as the daemon; serves one front-end after the other
  * @config: borrowed
- * @window, @table: NULL without DAX
+ * @window, @table, @policy: NULL without DAX
  * @shim: borrowed; NULL without one
  * @started_ns: CLOCK_MONOTONIC
  * @sessions: front-ends served, the present one included
@@ -32,6 +33,7 @@ struct daemon_device {
 	struct shim *shim;
 	struct dm_window *window;
 	struct dm_table *table;
+	struct daemon_policy *policy;
 	struct fuse_session *session;
 	struct vhost_dev *dev;
 	struct daemon_worker *worker;

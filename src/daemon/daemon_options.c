@@ -13,6 +13,7 @@
 
 #define TAG_MAX 36
 #define NO_MAX INT64_MAX
+#define DEFAULT_SIZE UINT64_MAX /* not given; no size can be it */
 
 G_DEFINE_QUARK(daemon - option - error, daemon_option_error)
 
@@ -22,6 +23,7 @@ enum kind {
 	KIND_TEXT,  /* char * */
 	KIND_INT,   /* int64_t in min..max */
 	KIND_SIZE,  /* uint64_t bytes */
+	KIND_LIST,  /* char **, NULL or terminated by NULL; one more each time */
 	KIND_ONE_OF /* int: index in choices */
 };
 
@@ -40,6 +42,8 @@ struct option_row {
 
 static const char *const cache_names[] = {"never", "metadata", "auto", "always", NULL};
 static const char *const dax_names[] = {"inode", "always", "never", NULL};
+static const char *const guard_names[] = {"on", "off", NULL};
+static const char *const prefetch_names[] = {"auto", "on", "off", NULL};
 static const char *const shim_names[] = {"off", "auto", "on", NULL};
 static const char *const dialect_names[] = {"shmem", "fs_map", NULL};
 static const char *const slots_names[] = {"refuse", "ack", NULL};
@@ -50,6 +54,8 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 
 G_STATIC_ASSERT(FS_CACHE_ALWAYS + 1 == G_N_ELEMENTS(cache_names) - 1);
 G_STATIC_ASSERT(DAEMON_DAX_NEVER + 1 == G_N_ELEMENTS(dax_names) - 1);
+G_STATIC_ASSERT(DAEMON_GUARD_OFF + 1 == G_N_ELEMENTS(guard_names) - 1);
+G_STATIC_ASSERT(POLICY_PREFETCH_OFF + 1 == G_N_ELEMENTS(prefetch_names) - 1);
 G_STATIC_ASSERT(SHIM_ON + 1 == G_N_ELEMENTS(shim_names) - 1);
 G_STATIC_ASSERT(DM_MANAGER_FORWARD + 1 == G_N_ELEMENTS(manager_names) - 1);
 G_STATIC_ASSERT(SANDBOX_NONE + 1 == G_N_ELEMENTS(sandbox_names) - 1);
@@ -69,6 +75,29 @@ static bool check_window(const struct daemon_config *c, const char **wanted)
 	*wanted = "0 (no DAX window) or a power of two of at least 2M, with a suffix K, M or G";
 	return c->cache_size == 0 ||
 	       (util_is_pow2(c->cache_size) && c->cache_size >= DAEMON_GRANULE);
+}
+
+static bool check_min_size(const struct daemon_config *c, const char **wanted)
+{
+	*wanted = "a number of bytes, with a suffix K, M, G or T";
+	return true;
+}
+
+static bool last_is_valid(char **globs, const char **wanted)
+{
+	*wanted = "a glob (*, ?, [...], **, \\ before what is meant as it is), as in *.so or "
+		  "/var/lib/**";
+	return policy_glob_valid(globs[g_strv_length(globs) - 1]);
+}
+
+static bool check_include(const struct daemon_config *c, const char **wanted)
+{
+	return last_is_valid(c->dax_include, wanted);
+}
+
+static bool check_exclude(const struct daemon_config *c, const char **wanted)
+{
+	return last_is_valid(c->dax_exclude, wanted);
 }
 
 static bool check_modcaps(const struct daemon_config *c, const char **wanted)
@@ -160,7 +189,20 @@ static const struct option_row dax_rows[] = {
 	{.name = "cache-size", .kind = KIND_SIZE, .arg = "SIZE", .check = check_window,
 	 .help = "size of the DAX window: a power of two from 2M up; K, M, G (default: 0, off)",
 	 AT(cache_size)},
-	ONE_OF("dax", dax, dax_names, "which files the guest may map (default: inode)"),
+	ONE_OF("dax", dax, dax_names,
+	       "mark files for DAX where it pays (inode), all that can be mapped, or none (default: inode)"),
+	{.name = "dax-min-size", .kind = KIND_SIZE, .arg = "SIZE", .check = check_min_size,
+	 .help = "do not mark smaller files; K, M, G (default: 64K)", AT(dax_min_size)},
+	NUMBER("dax-max-share", dax_max_share, 0, 1000000,
+	       "do not mark files larger than N percent of the window; 0: no limit (default: 0)"),
+	{.name = "dax-include", .kind = KIND_LIST, .arg = "GLOB", .check = check_include,
+	 .help = "mark only files that match; may be given again (default: all)", AT(dax_include)},
+	{.name = "dax-exclude", .kind = KIND_LIST, .arg = "GLOB", .check = check_exclude,
+	 .help = "do not mark files that match; may be given again", AT(dax_exclude)},
+	ONE_OF("dax-guard", dax_guard, guard_names,
+	       "take the mark from files that thrash the window (default: on)"),
+	ONE_OF("dax-prefetch", dax_prefetch, prefetch_names,
+	       "read mapped ranges ahead: in sequence, all, or none (default: auto)"),
 	ONE_OF("dax-shim", dax_shim, shim_names,
 	       "map files of any size through a FUSE passthrough mount of our own (default: auto)"),
 	ONE_OF("window-dialect", dialect, dialect_names,
@@ -226,6 +268,7 @@ void daemon_config_init(struct daemon_config *c)
 		.killpriv_v2 = true,
 		.readdirplus = true,
 		.dax_shim = SHIM_AUTO,
+		.dax_min_size = DEFAULT_SIZE,
 		.max_mappings = 480,
 		.num_request_queues = 1,
 		.thread_pool_size = -1,
@@ -244,6 +287,8 @@ void daemon_config_clear(struct daemon_config *c)
 	g_clear_pointer(&c->tag, g_free);
 	g_clear_pointer(&c->queue_cpus, g_free);
 	g_clear_pointer(&c->modcaps, g_free);
+	g_clear_pointer(&c->dax_include, g_strfreev);
+	g_clear_pointer(&c->dax_exclude, g_strfreev);
 }
 
 static const struct option_row *find_row(const char *name)
@@ -319,6 +364,15 @@ static bool set_one_of(const struct option_row *r, int *field, const char *value
 	return refuse(error, r->name, value, wanted);
 }
 
+static void append(char ***list, const char *value)
+{
+	guint n = *list ? g_strv_length(*list) : 0;
+
+	*list = g_renew(char *, *list, n + 2);
+	(*list)[n] = g_strdup(value);
+	(*list)[n + 1] = NULL;
+}
+
 static gboolean set_value(const char *option, const char *value, gpointer data, GError **error)
 {
 	struct daemon_config *c = data;
@@ -341,6 +395,9 @@ static gboolean set_value(const char *option, const char *value, gpointer data, 
 	case KIND_TEXT:
 		g_free(*(char **)field);
 		*(char **)field = g_strdup(value);
+		break;
+	case KIND_LIST:
+		append(field, value);
 		break;
 	case KIND_INT:
 		return set_number(r, field, value, error);
@@ -439,6 +496,11 @@ static bool check_together(struct daemon_config *c, GError **error)
 		return complain(error, "--control-path and --socket-path must not be the same");
 	if (c->posix_acl)
 		c->xattr = true;
+	if (c->dax == DAEMON_DAX_ALWAYS && (c->dax_min_size != DEFAULT_SIZE || c->dax_max_share))
+		return complain(error, "--dax=always marks files of every size: not with "
+				       "--dax-min-size or --dax-max-share");
+	if (c->dax_min_size == DEFAULT_SIZE)
+		c->dax_min_size = POLICY_MIN_SIZE;
 	if (c->dax == DAEMON_DAX_NEVER)
 		c->cache_size = 0;
 	return true;

@@ -13,6 +13,7 @@
 #include "daemon_log.h"
 #include "fs.h"
 #include "fuse_session.h"
+#include "policy.h"
 #include "sandbox.h"
 #include "shim.h"
 
@@ -33,6 +34,11 @@ enum daemon_dax {
 	DAEMON_DAX_INODE,
 	DAEMON_DAX_ALWAYS,
 	DAEMON_DAX_NEVER,
+};
+
+enum daemon_guard {
+	DAEMON_GUARD_ON,
+	DAEMON_GUARD_OFF,
 };
 
 /**
@@ -61,11 +67,17 @@ struct daemon_config {
 	bool readdirplus;
 	bool flock;
 
-	uint64_t cache_size; /* bytes; 0 = no window */
-	int dax;	     /* enum daemon_dax */
-	int dax_shim;	     /* enum shim_want */
-	int dialect;	     /* enum daemon_dialect */
-	int slots;	     /* enum daemon_slots */
+	uint64_t cache_size;   /* bytes; 0 = no window */
+	int dax;	       /* enum daemon_dax */
+	int dax_shim;	       /* enum shim_want */
+	uint64_t dax_min_size; /* bytes */
+	int64_t dax_max_share; /* percent; 0 = no limit */
+	char **dax_include;    /* globs, NULL = all */
+	char **dax_exclude;
+	int dax_guard;	  /* enum daemon_guard */
+	int dax_prefetch; /* enum policy_prefetch_mode */
+	int dialect;	  /* enum daemon_dialect */
+	int slots;	  /* enum daemon_slots */
 	int64_t max_mappings;
 	int manager; /* enum dm_manager */
 

@@ -7,6 +7,7 @@
 
 #include <daxmap/table.h>
 
+#include "daemon_policy.h"
 #include "util_fd.h"
 #include "util_lock.h"
 
@@ -140,6 +141,22 @@ static void add_shim(JsonBuilder *b, struct shim *shim)
 	json_builder_end_object(b);
 }
 
+static void add_policy(JsonBuilder *b, struct daemon_policy *policy)
+{
+	struct policy_prefetch_stats prefetch;
+	struct policy_stats s;
+
+	daemon_policy_get_stats(policy, &s, &prefetch);
+	begin(b, "policy");
+#define X(name, help) add_u64(b, #name, s.name);
+	POLICY_STATS(X)
+#undef X
+	add_u64(b, "prefetch_ranges", prefetch.ranges);
+	add_u64(b, "prefetch_bytes", prefetch.bytes);
+	add_u64(b, "prefetch_dropped", prefetch.dropped);
+	json_builder_end_object(b);
+}
+
 static void add_fuse(JsonBuilder *b, struct fuse_session *session)
 {
 	struct fuse_op_stats s;
@@ -168,6 +185,8 @@ JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int
 	add_session(b, d);
 	if (d->table)
 		add_table(b, d->table);
+	if (d->policy)
+		add_policy(b, d->policy);
 	add_shim(b, d->shim);
 	add_fs(b, d->fs);
 	add_fuse(b, d->session);

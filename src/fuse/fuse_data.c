@@ -66,6 +66,7 @@ ssize_t fuse_op_open(struct fuse_ctx *c)
 		return FUSE_AGAIN;
 	if (err)
 		return err;
+	fuse_dax_hook(c->s, opened, c->st->h.nodeid, (int)in->flags);
 	out.open_flags = fuse_open_flags(c->s, (int)in->flags, false);
 	return fuse_reply(c, &out, sizeof(out));
 }
@@ -73,12 +74,13 @@ ssize_t fuse_op_open(struct fuse_ctx *c)
 static ssize_t reply_create(struct fuse_ctx *c, const struct fs_attr *a, uint64_t handle)
 {
 	struct fuse_open_out open = {.fh = handle};
+	int flags = (int)fuse_args(c, struct fuse_create_in)->flags;
 	struct fuse_entry_out entry;
 	ssize_t n, m;
 
+	fuse_dax_hook(c->s, opened, a->node, flags);
 	fuse_fill_entry(c->s, a, &entry);
-	open.open_flags =
-		fuse_open_flags(c->s, (int)fuse_args(c, struct fuse_create_in)->flags, false);
+	open.open_flags = fuse_open_flags(c->s, flags, false);
 	n = fuse_reply(c, &entry, fuse_entry_size(c->s));
 	m = fuse_reply(c, &open, sizeof(open));
 	return n < 0 ? n : m < 0 ? m : n + m;

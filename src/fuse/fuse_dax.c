@@ -88,11 +88,14 @@ ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
 	if (!err && in->fh != NO_HANDLE)
 		err = fs_node_of_handle(c->s->cfg.fs, in->fh, &node);
 	if (!err) {
+		fuse_dax_hook(c->s, setup, node, in->moffset, in->len, in->foffset);
 		t = fuse_table_get(c->s);
 		err = t ? dm_host_setup(t->t, in->moffset, in->len, fuse_file_key(node),
 					in->foffset, in->flags & FUSE_SETUPMAPPING_FLAG_WRITE)
 			: -EPIPE;
 		fuse_table_put(c->s, t);
+		if (err)
+			fuse_dax_hook(c->s, refused, node, in->moffset, in->len, err);
 	}
 	if (err)
 		log_refusal(in, node, err);
@@ -117,8 +120,10 @@ ssize_t fuse_op_removemapping(struct fuse_ctx *c)
 	for (; count; count--) {
 		int err = fuse_cursor_read(&c->in, &one, sizeof(one));
 
-		if (!err)
+		if (!err) {
+			fuse_dax_hook(c->s, remove, one.moffset, one.len);
 			err = dm_host_remove(t->t, one.moffset, one.len);
+		}
 		if (err && !first)
 			first = err;
 	}

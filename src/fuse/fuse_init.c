@@ -65,8 +65,9 @@ static enum fuse_dax_mode guest_dax_mode(uint64_t offered)
 static int agree_on_dax(struct fuse_session *s, uint64_t offered)
 {
 	enum fuse_dax_mode guest = guest_dax_mode(offered);
-	bool always_ok = s->cfg.dax == FUSE_DAX_ALWAYS ||
-			 (s->cfg.dax == FUSE_DAX_INODE && s->cfg.dax_always_ok);
+	const struct fuse_dax_ops *ops = s->cfg.dax_ops;
+	bool always_ok = s->cfg.dax != FUSE_DAX_NONE && ops && ops->any_size &&
+			 ops->any_size(s->cfg.dax_ctx);
 
 	if (guest == FUSE_DAX_ALWAYS && !always_ok) {
 		g_warning("the guest mounts with dax=always, but %s: mount refused; use dax=inode "
@@ -135,6 +136,7 @@ void fuse_teardown(struct fuse_session *s, bool talk)
 {
 	struct fuse_table *t = fuse_table_get(s);
 
+	fuse_dax_hook(s, quiesce);
 	s->initialised = false;
 	s->dax = false;
 	s->flags = 0;

@@ -232,6 +232,13 @@ ssize_t fuse_op_fsyncdir(struct fuse_ctx *c);
 ssize_t fuse_op_setupmapping(struct fuse_ctx *c);
 ssize_t fuse_op_removemapping(struct fuse_ctx *c);
 
+/** fuse_dax_hook() - calls one of the optional cfg.dax_ops, for a guest that may map */
+#define fuse_dax_hook(s, name, ...)                                                                \
+	do {                                                                                       \
+		if ((s)->dax && (s)->cfg.dax_ops && (s)->cfg.dax_ops->name)                        \
+			(s)->cfg.dax_ops->name((s)->cfg.dax_ctx, ##__VA_ARGS__);                   \
+	} while (0)
+
 /* --- fuse_lock.c --- */
 /* What a handler returns when it has taken the request away: someone else finishes it. */
 #define FUSE_TAKEN (-100001)

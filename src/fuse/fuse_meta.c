@@ -95,7 +95,8 @@ void fuse_fill_attr(struct fuse_session *s, const struct fs_attr *a, struct fuse
 	};
 	if (a->submount && s->flags & FUSE_SUBMOUNTS)
 		out->flags |= FUSE_ATTR_SUBMOUNT;
-	if (s->dax && S_ISREG(st->st_mode) && s->cfg.dax_file && s->cfg.dax_file(s->cfg.dax_ctx, a))
+	if (s->dax && S_ISREG(st->st_mode) && s->cfg.dax_ops &&
+	    s->cfg.dax_ops->mark(s->cfg.dax_ctx, a))
 		out->flags |= FUSE_ATTR_DAX;
 }
 

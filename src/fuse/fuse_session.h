@@ -49,14 +49,37 @@ enum fuse_dax_mode {
 };
 
 /**
+ * struct fuse_dax_ops - the policy: which files are marked, and what it has to know for that
+ * @mark: is the file to be mapped by a dax=inode guest (FUSE_ATTR_DAX)? Asked for each reply that
+ *        carries attributes of a regular file, with the attributes of that reply
+ * @any_size: can every file be mapped, whatever its size? If not, a guest that mounts with
+ *            dax=always is refused
+ * @setup: a mapping is about to be asked of the table
+ * @refused: and has failed with @err, a negative errno
+ * @remove: the guest gives a part of the window back; the numbers are as it sent them
+ * @opened: a file was opened or created, with the guest's open(2) @flags
+ * @quiesce: no request is under way and all nodes are about to go: use none from here on
+ *
+ * Any but @mark may be NULL. Any thread; must not block but for the file system.
+ */
+struct fuse_dax_ops {
+	bool (*mark)(void *ctx, const struct fs_attr *attr);
+	bool (*any_size)(void *ctx);
+	void (*setup)(void *ctx, uint64_t node, uint64_t offset, uint64_t len,
+		      uint64_t file_offset);
+	void (*refused)(void *ctx, uint64_t node, uint64_t offset, uint64_t len, int err);
+	void (*remove)(void *ctx, uint64_t offset, uint64_t len);
+	void (*opened)(void *ctx, uint64_t node, int flags);
+	void (*quiesce)(void *ctx);
+};
+
+/**
  * struct fuse_config - constant for the life of a session
  * @fs: the share; borrowed
  * @table: the DAX table, or NULL when there is no window; borrowed
  * @num_queues: hiprio + request queues
  * @pool_size: threads per queue at most; 0 = everything in the queue's thread; -1 = automatic
- * @dax_file: may this file be mapped (asked for each reply that carries attributes)? NULL = no
- * @dax_always_ok: FUSE_DAX_INODE: a guest that mounts with dax=always is welcome (every file can
- *                 be mapped); else its INIT fails
+ * @dax_ops: NULL: no file is marked, and nobody wants to know
  * @remove_blocks: dm_host_remove() waits for the driver (DM_MANAGER_FORWARD)
  * @attr_timeout, @entry_timeout: seconds; negative: by @cache (0, 1 or 86400)
  * @pool_thread_start: first thing in each pool thread; @queue is num_queues for the threads that
@@ -69,9 +92,8 @@ struct fuse_config {
 	int pool_size;
 	enum fuse_dax_mode dax;
 	uint64_t window_size;
-	bool dax_always_ok;
 	bool remove_blocks;
-	bool (*dax_file)(void *ctx, const struct fs_attr *attr);
+	const struct fuse_dax_ops *dax_ops;
 	void *dax_ctx;
 	double attr_timeout;
 	double entry_timeout;

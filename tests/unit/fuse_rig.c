@@ -88,6 +88,8 @@ static bool dax_if_multiple(void *ctx, const struct fs_attr *a)
 	return a->st.st_size && a->st.st_size % (off_t)RIG_SLOT == 0;
 }
 
+static const struct fuse_dax_ops dax_ops = {.mark = dax_if_multiple};
+
 static void node_gone(void *ctx, uint64_t node, bool unlinked)
 {
 	struct rig *g = ctx;
@@ -131,7 +133,7 @@ struct rig *rig_new(void (*adjust)(struct fuse_config *cfg))
 		.pool_size = -1,
 		.dax = FUSE_DAX_INODE,
 		.window_size = RIG_WINDOW,
-		.dax_file = dax_if_multiple,
+		.dax_ops = &dax_ops,
 		.attr_timeout = -1,
 		.entry_timeout = -1,
 		.cache = FS_CACHE_AUTO,

@@ -36,6 +36,18 @@ static const struct {
 	{OK "\n--cache=sometimes", {"--cache", "sometimes", "never, metadata, auto, always"}},
 	{OK "\n--cache", {"--cache"}},
 	{OK "\n--dax=maybe", {"--dax", "maybe", "inode, always, never"}},
+	{OK "\n--dax-min-size=big", {"--dax-min-size", "big", "number of bytes"}},
+	{OK "\n--dax-min-size=-1", {"--dax-min-size", "-1", "number of bytes"}},
+	{OK "\n--dax-min-size=", {"--dax-min-size", "number of bytes"}},
+	{OK "\n--dax-max-share=-1", {"--dax-max-share", "-1", "0 to 1000000"}},
+	{OK "\n--dax-max-share=50%", {"--dax-max-share", "50%", "0 to 1000000"}},
+	{OK "\n--dax-include=", {"--dax-include", "\"\"", "glob"}},
+	{OK "\n--dax-include=*\n--dax-include=[a", {"--dax-include", "[a", "glob"}},
+	{OK "\n--dax-exclude=a\\", {"--dax-exclude", "a\\", "glob"}},
+	{OK "\n--dax-guard=maybe", {"--dax-guard", "maybe", "on, off"}},
+	{OK "\n--dax-prefetch=maybe", {"--dax-prefetch", "maybe", "auto, on, off"}},
+	{OK "\n--dax=always\n--dax-min-size=64K", {"--dax=always", "--dax-min-size"}},
+	{OK "\n--dax=always\n--dax-max-share=10", {"--dax=always", "--dax-max-share"}},
 	{OK "\n--window-dialect=x", {"--window-dialect", "x", "shmem, fs_map"}},
 	{OK "\n--shmem-slots=x", {"--shmem-slots", "x", "refuse, ack"}},
 	{OK "\n--dax-manager=x", {"--dax-manager", "x", "full, forward"}},
@@ -90,6 +102,31 @@ static void every_bad_value_is_named(void)
 	}
 }
 
+static void policy_options_are_read(void)
+{
+	struct daemon_config c;
+	GError *error = NULL;
+
+	g_assert_true(parse(&c,
+			    OK "\n--dax-min-size=1M\n--dax-max-share=50\n--dax-include=*.so\n"
+			       "--dax-include=bin/\n--dax-exclude=*.log\n--dax-guard=off\n"
+			       "--dax-prefetch=on",
+			    &error));
+	g_assert_no_error(error);
+	g_assert_cmpuint(c.dax_min_size, ==, 1 << 20);
+	g_assert_cmpint(c.dax_max_share, ==, 50);
+	g_assert_cmpuint(g_strv_length(c.dax_include), ==, 2);
+	g_assert_cmpstr(c.dax_include[0], ==, "*.so");
+	g_assert_cmpstr(c.dax_include[1], ==, "bin/");
+	g_assert_cmpstr(c.dax_exclude[0], ==, "*.log");
+	g_assert_cmpint(c.dax_guard, ==, DAEMON_GUARD_OFF);
+	g_assert_cmpint(c.dax_prefetch, ==, POLICY_PREFETCH_ON);
+	daemon_config_clear(&c);
+	g_assert_true(parse(&c, OK "\n--dax=always\n--dax-exclude=*.log", &error));
+	g_assert_no_error(error);
+	daemon_config_clear(&c);
+}
+
 static void long_socket_path_is_refused(void)
 {
 	g_autofree char *name = g_strnfill(108, 'x');
@@ -112,6 +149,12 @@ static void defaults_are_as_documented(void)
 	g_assert_cmpint(c.cache, ==, FS_CACHE_AUTO);
 	g_assert_cmpuint(c.cache_size, ==, 0);
 	g_assert_cmpint(c.dax, ==, DAEMON_DAX_INODE);
+	g_assert_cmpuint(c.dax_min_size, ==, 64 << 10);
+	g_assert_cmpint(c.dax_max_share, ==, 0);
+	g_assert_null(c.dax_include);
+	g_assert_null(c.dax_exclude);
+	g_assert_cmpint(c.dax_guard, ==, DAEMON_GUARD_ON);
+	g_assert_cmpint(c.dax_prefetch, ==, POLICY_PREFETCH_AUTO);
 	g_assert_cmpint(c.slots, ==, DAEMON_SLOTS_REFUSE);
 	g_assert_cmpint(c.max_mappings, ==, 480);
 	g_assert_cmpint(c.manager, ==, DM_MANAGER_FULL);
@@ -304,6 +347,7 @@ static void cpus_do_not_depend_on_who_made_the_thread(void)
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
+	g_test_add_func("/options/policy", policy_options_are_read);
 	g_test_add_func("/options/bad", every_bad_value_is_named);
 	g_test_add_func("/options/long-path", long_socket_path_is_refused);
 	g_test_add_func("/options/defaults", defaults_are_as_documented);

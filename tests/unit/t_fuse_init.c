@@ -109,9 +109,27 @@ static void test_flags_follow_both_sides(void)
 	rig_free(g);
 }
 
+static bool yes(void *ctx)
+{
+	return true;
+}
+
+static bool no_mark(void *ctx, const struct fs_attr *a)
+{
+	return false;
+}
+
 static void always_ok(struct fuse_config *cfg)
 {
-	cfg->dax_always_ok = true;
+	static const struct fuse_dax_ops ops = {.mark = no_mark, .any_size = yes};
+
+	cfg->dax_ops = &ops;
+}
+
+/* What the daemon prefers does not make a file mappable. */
+static void prefers_always(struct fuse_config *cfg)
+{
+	cfg->dax = FUSE_DAX_ALWAYS;
 }
 
 static void no_dax(struct fuse_config *cfg)
@@ -129,6 +147,11 @@ static void test_dax_always_needs_every_file(void)
 	g_assert_cmpint(rig_init_flags(g, always, &out), ==, -EOPNOTSUPP);
 	g_assert_true(rig_saw_warning("*dax=always*not every file*"));
 	g_assert_cmpint(getattr(g), ==, -EIO);
+	rig_free(g);
+
+	g = rig_new(prefers_always);
+	g_assert_cmpint(rig_init_flags(g, always, &out), ==, -EOPNOTSUPP);
+	g_assert_true(rig_saw_warning("*dax=always*not every file*"));
 	rig_free(g);
 
 	g = rig_new(always_ok);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* src/policy put to work: it is told what happens, asked for marks, and its wishes are read ahead.
+ */
+#ifndef DAXMAP_DAEMON_POLICY_H
+#define DAXMAP_DAEMON_POLICY_H
+
+#include <daxmap/window.h>
+
+#include "daemon_options.h"
+#include "fs.h"
+#include "fuse_session.h"
+#include "policy.h"
+#include "policy_prefetch.h"
+#include "shim.h"
+
+struct daemon_policy;
+
+/** daemon_policy_ops - for struct fuse_config, with the daemon_policy as context */
+extern const struct fuse_dax_ops daemon_policy_ops;
+
+/**
+ * daemon_policy_new() - for a daemon with a window
+ * @fs, @shim: borrowed; @shim may be NULL
+ * @caps: of the window's driver
+ *
+ * Starts the prefetch thread unless --dax-prefetch=off. Logs what of the share cannot be mapped.
+ */
+struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs *fs,
+					struct shim *shim, const struct dm_window_caps *caps);
+/** daemon_policy_free() - the session has gone, @fs not yet. NULL is allowed. */
+void daemon_policy_free(struct daemon_policy *dp);
+
+/** daemon_policy_get_stats() - @prefetch is zero without a prefetch thread */
+void daemon_policy_get_stats(struct daemon_policy *dp, struct policy_stats *policy,
+			     struct policy_prefetch_stats *prefetch);
+
+#endif
