@@ -8,6 +8,9 @@
  *     guest_ring     one virtqueue, driver's side
  *     guest_window   the DAX window, and the strictness of the VMM that is played
  *   guest_fuse       the guest kernel's seat: FUSE requests, synchronous or many in flight
+ *   guest_file       files, by DAX window or request
+ *     guest_dax      the window as a driver for libdaxmap's table
+ *     guest_admit    what is worth mapping
  *
  *	struct guest_config c = {.socket_path = path};
  *	struct guest_frontend *fe = guest_frontend_new(&c, &error);
@@ -21,6 +24,7 @@
 
 #include "guest_backend.h"
 #include "guest_chan.h"
+#include "guest_file.h"
 #include "guest_frontend.h"
 #include "guest_fuse.h"
 #include "guest_mem.h"

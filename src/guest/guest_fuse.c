@@ -107,6 +107,7 @@ int guest_fuse_init(struct guest_fuse *f, uint64_t flags, struct fuse_init_out *
 		if (reply->flags & FUSE_INIT_EXT)
 			f->flags |= (uint64_t)reply->flags2 << 32;
 		f->max_write = MAX(reply->max_write, 4096);
+		f->map_alignment = 1u << MIN(reply->map_alignment, 31);
 		if (out)
 			*out = *reply;
 	}
@@ -117,6 +118,11 @@ int guest_fuse_init(struct guest_fuse *f, uint64_t flags, struct fuse_init_out *
 uint64_t guest_fuse_flags(struct guest_fuse *f)
 {
 	return f->flags;
+}
+
+uint32_t guest_fuse_map_alignment(struct guest_fuse *f)
+{
+	return f->map_alignment;
 }
 
 uint32_t guest_fuse_max_write(struct guest_fuse *f)

@@ -97,6 +97,8 @@ char *guest_fuse_fault(struct guest_fuse *f);
 
 /** guest_req_get() - a request from the pool; NULL when all are in use */
 struct guest_req *guest_req_get(struct guest_fuse *f);
+/** guest_fuse_take() - as guest_req_get(), but waits for one; whoever holds some must not */
+struct guest_req *guest_fuse_take(struct guest_fuse *f);
 /** guest_req_put() - back to the pool; not while in flight */
 void guest_req_put(struct guest_req *r);
 /** guest_req_start() - a fresh request of @opcode on @nodeid: header only */
@@ -183,6 +185,8 @@ uint32_t guest_req_write_size(struct guest_req *r);
 int guest_fuse_init(struct guest_fuse *f, uint64_t flags, struct fuse_init_out *out);
 /** guest_fuse_flags() - 64 bits of flags as answered by the last INIT */
 uint64_t guest_fuse_flags(struct guest_fuse *f);
+/** guest_fuse_map_alignment() - bytes, as answered by the last INIT with FUSE_MAP_ALIGNMENT */
+uint32_t guest_fuse_map_alignment(struct guest_fuse *f);
 /** guest_fuse_max_write() - bytes in one WRITE, as answered by the last INIT */
 uint32_t guest_fuse_max_write(struct guest_fuse *f);
 int guest_fuse_destroy(struct guest_fuse *f);

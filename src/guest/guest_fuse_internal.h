@@ -21,6 +21,7 @@ struct guest_fuse {
 	unsigned int waiting; /* atomic: submitters that wait for room */
 	uint64_t flags;
 	uint32_t max_write;
+	uint32_t map_alignment;
 
 	struct util_mutex lock; /* all below; a leaf, but for the rings' */
 	struct util_cond freed;

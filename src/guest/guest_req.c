@@ -32,7 +32,7 @@ struct guest_req *guest_req_get(struct guest_fuse *f)
 	return r;
 }
 
-struct guest_req *guest_fuse_begin(struct guest_fuse *f, uint32_t opcode, uint64_t nodeid)
+struct guest_req *guest_fuse_take(struct guest_fuse *f)
 {
 	struct guest_req *r;
 
@@ -42,6 +42,13 @@ struct guest_req *guest_fuse_begin(struct guest_fuse *f, uint32_t opcode, uint64
 	r = f->free;
 	f->free = r->next;
 	util_mutex_unlock(&f->lock);
+	return r;
+}
+
+struct guest_req *guest_fuse_begin(struct guest_fuse *f, uint32_t opcode, uint64_t nodeid)
+{
+	struct guest_req *r = guest_fuse_take(f);
+
 	guest_req_start(r, opcode, nodeid);
 	return r;
 }

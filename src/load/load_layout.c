@@ -91,6 +91,8 @@ static int make_file(struct load_run *run, unsigned int i, void *buf)
 			err = guest_fuse_truncate(run->fuse, f->node, run->per_file);
 		err = err ? err : write_all(run, i, buf);
 	}
+	if (!err)
+		err = guest_fuse_getattr(run->fuse, f->node, &e.attr);
 	f->dax = e.attr.flags & FUSE_ATTR_DAX;
 	return fail(run, err, "cannot write", name);
 }

@@ -202,6 +202,11 @@ static bool check(struct load_config *c, GError **error)
 		text = g_strdup_printf("%" G_GUINT64_FORMAT, c->size);
 		return refuse(error, "size", text, "at least --bs for each of --files");
 	}
+	if (c->mmap_like && c->verify) {
+		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+			    "option --mmap: not with --verify, for it copies nothing");
+		return false;
+	}
 	if (c->null && (c->verify || c->engine != LOAD_ENGINE_READ)) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
 			    "option --null: only with --engine=read and without --verify");
