@@ -64,6 +64,19 @@ void dm_budget_release(struct dm_core *c, uint32_t n)
 	dm_budget_wake(c);
 }
 
+void dm_budget_unmapping(struct dm_core *c)
+{
+	__atomic_add_fetch(&c->budget.unmapping, 1, __ATOMIC_SEQ_CST);
+}
+
+void dm_budget_unmapped(struct dm_core *c, uint32_t n)
+{
+	if (n == 0)
+		return;
+	__atomic_fetch_sub(&c->budget.unmapping, n, __ATOMIC_SEQ_CST);
+	dm_budget_wake(c);
+}
+
 bool dm_budget_wait(struct dm_core *c, uint32_t seen_events, uint64_t deadline_ns)
 {
 	struct dm_budget *b = &c->budget;

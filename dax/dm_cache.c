@@ -282,6 +282,7 @@ static void disown_locked(struct dm_cache *c, struct dm_vec *all, struct dm_vec 
 	}
 	/* here, as a put of an orphan frees its slot as soon as the stripes are unlocked */
 	dm_budget_release(core, (uint32_t)all->n);
+	dm_budget_unmapped(core, (uint32_t)all->n);
 }
 
 void dm_cache_forget(struct dm_cache *c)

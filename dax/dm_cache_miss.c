@@ -195,7 +195,7 @@ static int map_over_victim(struct mapping *m)
 	gone = settle_victim_locked(m, victim, mapped);
 	end_claim_locked(core, &e->claims[0]);
 	e->n = 0;
-	__atomic_fetch_sub(&core->budget.unmapping, 1, __ATOMIC_RELAXED);
+	dm_budget_unmapped(core, 1);
 
 	if (gone && !mapped)
 		dm_budget_release(core, 1);

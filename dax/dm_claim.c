@@ -186,7 +186,7 @@ static bool withdraw(struct dm_core *c, uint64_t mask, uint64_t seq)
 		dm_claim_release(c, x);
 		dm_range_linger_locked(c, x->range);
 		x->range->withdrawn = true;
-		__atomic_fetch_sub(&c->budget.unmapping, 1, __ATOMIC_RELAXED);
+		dm_budget_unmapped(c, 1);
 		return true;
 	}
 	return true;

@@ -86,6 +86,7 @@ void dm_core_destroy(struct dm_core *c)
 {
 	dm_drain_destroy(c);
 	dm_core_drop_all(c);
+	g_assert(c->budget.mapped == 0 && c->budget.unmapping == 0);
 	rc_set_free(c->lingering);
 	dm_chan_destroy(&c->chan);
 	dm_files_destroy(c);
@@ -128,6 +129,7 @@ void dm_core_drop_all(struct dm_core *c)
 	dm_stripes_wake(c, cl.mask);
 
 	dm_budget_release(c, (uint32_t)all.n);
+	dm_budget_unmapped(c, (uint32_t)all.n);
 	for (size_t i = 0; i < all.n; i++) {
 		dm_file_put(c, all.v[i]->file);
 		dm_range_unref(all.v[i]);

@@ -139,7 +139,7 @@ struct dm_budget {
 	uint32_t peak;
 	uint32_t limit;
 	uint32_t hard;
-	uint32_t unmapping; /* unmaps under way that will make room */
+	uint32_t unmapping; /* ranges on their way out: each will make room, or linger again */
 	uint32_t events;    /* grows with all that a sleeper may wait for */
 	uint32_t waiters;
 	struct util_mutex lock;
@@ -287,6 +287,15 @@ void dm_budget_release(struct dm_core *c, uint32_t n);
 /** dm_budget_wait() - sleeps while .events is @seen_events; false at @deadline_ns. */
 bool dm_budget_wait(struct dm_core *c, uint32_t seen_events, uint64_t deadline_ns);
 void dm_budget_wake(struct dm_core *c);
+/**
+ * dm_budget_unmapping() - a range is about to leave the reclaim set to be unmapped
+ *
+ * Who needs room gives up when nothing lingers and nothing is on its way out. So a range counts
+ * here before it leaves the set, and until it has been released, or lingers again:
+ * dm_budget_unmapped().
+ */
+void dm_budget_unmapping(struct dm_core *c);
+void dm_budget_unmapped(struct dm_core *c, uint32_t n);
 
 /* dm_index.c: lookups under RCU or under the stripes of the place looked at. */
 #define DM_SPAN_TAG ((uintptr_t)1)
@@ -455,7 +464,8 @@ int dm_evict_run(struct dm_core *c, struct dm_evict *e, enum dm_counter by);
 /** dm_evict_oldest() - claims up to @want victims that linger since before @before_ns. */
 size_t dm_evict_oldest(struct dm_core *c, struct dm_evict *e, size_t want, uint64_t before_ns,
 		       size_t *busy);
-/** dm_unmap_begin_locked() - LIVE or LINGERING -> UNMAPPING, under the caller's claim. */
+/** dm_unmap_begin_locked() - LIVE or LINGERING -> UNMAPPING, under the caller's claim, who calls
+ * dm_budget_unmapped() in the end. */
 void dm_unmap_begin_locked(struct dm_core *c, struct dm_range *r);
 /**
  * dm_unmap_claimed() - unmaps ranges that the caller has begun to, and waits for pins

@@ -16,8 +16,8 @@
  *                                                                 stripes
  *  dm_chan.lock       requests queued for the driver              dm_submit_cancel() under
  *                                                                 stripes
- *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_release(),
- *                                                                 dm_budget_wait()
+ *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_wake() under
+ *                                                                 stripes, dm_budget_wait()
  *
  * A range belongs to all stripes that its extent touches. Whoever holds one of them may read its
  * state; whoever changes it holds them all. dm_lock_extent() takes an extent's stripes and, with

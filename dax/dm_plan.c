@@ -236,6 +236,30 @@ static void end_claim_locked(struct plan *p)
 
 /* Room in the budget */
 
+/* Reserves what the unmaps of @victims will make room for, if the driver survives that they fail.
+ */
+static bool borrow_room(struct dm_core *c, uint32_t need, size_t victims)
+{
+	uint64_t limit = (uint64_t)c->budget.limit + victims;
+
+	return limit <= (DM_MUTATE(7) ? UINT64_MAX : c->budget.hard) &&
+	       dm_budget_reserve(c, need, (uint32_t)MIN(limit, UINT32_MAX));
+}
+
+/* Nobody is left to evict: sleeps if there may be; @events were seen before looking. */
+static bool wait_for_room(struct plan *p, uint32_t events, bool busy)
+{
+	struct dm_budget *b = &p->c->budget;
+	bool on_their_way = __atomic_load_n(&b->unmapping, __ATOMIC_SEQ_CST) > 0;
+
+	if (events != __atomic_load_n(&b->events, __ATOMIC_SEQ_CST))
+		return true;
+	if (!busy && !on_their_way)
+		return false;
+	dm_count(p->c, DM_C_waits, 1);
+	return dm_budget_wait(p->c, events, p->deadline);
+}
+
 /*
  * Reserves what is needed. Leaves victims in p->victims whose unmaps must be sent ahead of the
  * maps in the same batch.
@@ -245,38 +269,34 @@ static int make_room(struct plan *p)
 	struct dm_core *c = p->c;
 	struct dm_budget *b = &c->budget;
 	uint32_t need = p->room + p->cuts;
+	size_t refused = 0;
 
-	while (!dm_budget_reserve(c, need, b->limit)) {
+	for (;;) {
+		/* what happens after this look is seen before we give up */
 		uint32_t events = __atomic_load_n(&b->events, __ATOMIC_SEQ_CST);
-		size_t busy = 0, got = p->victims.n;
-		uint64_t borrowed;
+		size_t busy = 0, got;
 
+		if (dm_budget_reserve(c, need, b->limit))
+			return 0;
 		if (!p->victims.max)
 			dm_evict_init(&p->victims, MAX(1, need), false);
-		got += dm_evict_oldest(c, &p->victims, need, UINT64_MAX, &busy);
-		borrowed = (uint64_t)b->limit + got;
-		if (got && borrowed <= (DM_MUTATE(7) ? UINT64_MAX : b->hard) &&
-		    dm_budget_reserve(c, need, (uint32_t)MIN(borrowed, UINT32_MAX)))
-			break;
+		got = dm_evict_oldest(c, &p->victims, need, UINT64_MAX, &busy);
+		if (got && borrow_room(c, need, got))
+			return 0;
 		if (got) {
 			dm_count(c, DM_C_reclaim_inline, got);
 			if (dm_evict_run(c, &p->victims, DM_C_asked_unmaps) == 0)
 				continue;
 			if (dm_core_broken(c))
 				return -EPIPE;
-			if (util_now_ns() >= p->deadline)
+			refused += got; /* each gets about one try */
+			if (refused > rc_count(c->lingering) || util_now_ns() >= p->deadline)
 				return -ENOMEM;
 			continue;
 		}
-		if (events != __atomic_load_n(&b->events, __ATOMIC_SEQ_CST))
-			continue;
-		if (!busy && !__atomic_load_n(&b->unmapping, __ATOMIC_RELAXED))
-			return -ENOMEM;
-		dm_count(c, DM_C_waits, 1);
-		if (!dm_budget_wait(c, events, p->deadline))
+		if (!wait_for_room(p, events, busy > 0))
 			return -ENOMEM;
 	}
-	return 0;
 }
 
 /* Displaced ranges */
@@ -453,16 +473,8 @@ static void make_ranges_locked(struct plan *p)
 				       p->file_offset + (g->lo - p->offset));
 		dm_file_ref(p->c, p->file);
 	}
-	for (size_t i = 0; i < p->displaced.n; i++) {
-		struct dm_range *r = p->displaced.v[i];
-
-		if (r->state == DM_LIVE) {
-			dm_range_give_back_locked(p->c, r, false);
-		} else {
-			dm_range_unlinger_locked(p->c, r);
-			dm_range_set_state(r, DM_UNMAPPING);
-		}
-	}
+	for (size_t i = 0; i < p->displaced.n; i++)
+		dm_unmap_begin_locked(p->c, p->displaced.v[i]);
 }
 
 /* The session broke while the driver had our request: the table stays as it was until all of it
@@ -507,6 +519,7 @@ static int map_gaps(struct plan *p)
 	else
 		err = commit_locked(p, &dead);
 	end_claim_locked(p);
+	dm_budget_unmapped(p->c, (uint32_t)p->displaced.n);
 	put_ranges(p, &dead);
 	dm_vec_clear(&dead);
 	if (err)

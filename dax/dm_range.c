@@ -246,6 +246,7 @@ void dm_range_linger_locked(struct dm_core *c, struct dm_range *r)
 	dm_range_set_state(r, DM_LINGERING);
 	r->withdrawn = false;
 	rc_add(c->lingering, &r->rc, util_now_ns());
+	dm_budget_wake(c); /* who waits for room may take it */
 }
 
 void dm_range_unlinger_locked(struct dm_core *c, struct dm_range *r)

@@ -67,7 +67,6 @@ static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_ran
 	}
 	dm_unmap_begin_locked(c, r);
 	dm_range_ref(r);
-	__atomic_add_fetch(&c->budget.unmapping, 1, __ATOMIC_RELAXED);
 	e->ops[e->n] = unmap_op(r);
 	e->ranges[e->n++] = r;
 	return 0;
@@ -138,14 +137,13 @@ int dm_evict_finish(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 		dm_claim_release(c, cl);
 		dm_stripes_unlock(c, cl->mask);
 		dm_stripes_wake(c, cl->mask);
-		__atomic_fetch_sub(&c->budget.unmapping, 1, __ATOMIC_RELAXED);
 		if (gone) {
 			dm_count(c, by, 1);
 			dropped(c, r, e->req.ns);
 		} else {
-			dm_budget_wake(c);
 			first_err = first_err ? first_err : result;
 		}
+		dm_budget_unmapped(c, 1);
 		dm_range_unref(r);
 	}
 	e->n = 0;
@@ -164,6 +162,8 @@ int dm_evict_run(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 
 void dm_unmap_begin_locked(struct dm_core *c, struct dm_range *r)
 {
+	dm_budget_unmapping(c);
+	util_yield();
 	if (r->state == DM_LIVE) {
 		dm_range_give_back_locked(c, r, false);
 		return;
@@ -200,6 +200,7 @@ static int unmap_batch(struct dm_core *c, struct dm_range **v, size_t n)
 		} else {
 			first_err = first_err ? first_err : ops[i].w.result;
 		}
+		dm_budget_unmapped(c, 1);
 	}
 	g_free(ops);
 	return first_err;

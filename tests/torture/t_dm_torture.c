@@ -24,6 +24,7 @@
 #include "dm_core.h"
 #include "util_yield.h"
 #include "watchdog.h"
+#include "window_fake.h"
 #include "window_faulty.h"
 
 #define PAGE 4096u
@@ -332,6 +333,59 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 	g_rw_lock_clear(&tt.session);
 }
 
+/*
+ * As many threads as there may be mappings, each with one at a time: there always is room, or
+ * something lingers, or is on its way out. So nobody may be refused.
+ */
+struct roomer {
+	struct torture *tt;
+	unsigned int id;
+};
+
+static gpointer roomer(gpointer data)
+{
+	struct roomer *r = data;
+	struct dm_file_key file = {0, 1 + r->id % (FILES - 1)};
+
+	util_yield_seed(r->tt->seed + r->id);
+	for (uint64_t i = 0; i < r->tt->ops; i++) {
+		uint64_t at = (r->id * 3 + i % 3) * SLOT * PAGE;
+
+		g_assert_cmpint(dm_host_setup(r->tt->t, at, SLOT * PAGE, file, 0, false), ==, 0);
+		g_assert_cmpint(dm_host_remove(r->tt->t, at, SLOT * PAGE), ==, 0);
+	}
+	return NULL;
+}
+
+static void room(uint64_t seed, uint64_t ops, bool overlay)
+{
+	struct torture tt = {.ops = ops, .seed = seed};
+	struct roomer r[GUESTS];
+	GThread *threads[GUESTS];
+	struct dm_file_provider provider = {.ctx = &tt, .open = file_open, .close = file_close};
+	struct dm_table_config config = {.linger_ms = 1};
+	struct window_fake_config fc = {
+		.caps = {.flags = overlay ? DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT : 0,
+			 .size = WINDOW_PAGES * PAGE,
+			 .granule = PAGE,
+			 .max_mappings = GUESTS,
+			 .batch = 4},
+	};
+
+	tt.window = window_fake_new(&fc);
+	tt.t = dm_table_new(tt.window, &provider, &config);
+	for (unsigned int i = 0; i < GUESTS; i++) {
+		r[i] = (struct roomer){&tt, i};
+		threads[i] = g_thread_new("roomer", roomer, &r[i]);
+	}
+	for (unsigned int i = 0; i < GUESTS; i++)
+		g_thread_join(threads[i]);
+	g_assert_cmpint(dm_host_flush(tt.t), ==, 0);
+	dm_table_free(tt.t);
+	g_assert_cmpstr(window_fake_violation(tt.window), ==, NULL);
+	dm_window_destroy(tt.window);
+}
+
 static uint64_t env_number(const char *name, uint64_t otherwise)
 {
 	const char *s = g_getenv(name);
@@ -369,6 +423,12 @@ static void test_disconnects(void)
 	torture(seed(), ops(), true, 0, true);
 }
 
+static void test_room(void)
+{
+	room(seed(), ops(), false);
+	room(seed(), ops(), true);
+}
+
 int main(int argc, char **argv)
 {
 	int rc;
@@ -379,6 +439,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/torture/serial", test_serial);
 	g_test_add_func("/dm/torture/budget", test_budget);
 	g_test_add_func("/dm/torture/disconnects", test_disconnects);
+	g_test_add_func("/dm/torture/room", test_room);
 	rc = g_test_run();
 	watchdog_stop();
 	return rc;

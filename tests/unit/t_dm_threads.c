@@ -213,6 +213,79 @@ static void test_replacing_waits_for_pins(void)
 	fx_end(&fx);
 }
 
+static void wait_for_sleeper(struct dm_fixture *fx)
+{
+	while (__atomic_load_n(&dm_table_core(fx->t)->budget.waiters, __ATOMIC_SEQ_CST) == 0)
+		g_usleep(100);
+}
+
+/* Who waits at the budget, as what lingers is pinned, takes what comes to linger meanwhile. */
+static void test_new_lingering_range_ends_the_wait_for_room(void)
+{
+	struct dm_fixture fx;
+	struct asker a = {.fx = &fx, .g = 10, .n = 1, .file = 3};
+	struct dm_pin pin;
+
+	fx_begin(&fx, FX_SHMEM, 2, NULL);
+	dm_table_core(fx.t)->pin_wait_ns = UINT64_C(3600000000000);
+	g_assert_cmpint(fx_setup(&fx, 0, 1, 1, 0), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 4, 1, 2, 0), ==, 0);
+	g_assert_cmpint(dm_host_pin(fx.t, 0, 1, &pin), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 0, 1), ==, 0);
+	asker_start(&a);
+	wait_for_sleeper(&fx);
+	g_assert_cmpint(fx_remove(&fx, 4, 1), ==, 0);
+	g_assert_cmpint(asker_join(&a), ==, 0);
+	g_assert_true(fx_hole(&fx, 4) && fx_shows(&fx, 10, 3, 0));
+	dm_host_unpin(fx.t, &pin);
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
+/* No ENOMEM while another setup's unmaps are under way that will make room. */
+static void test_room_made_by_a_setup_is_waited_for(void)
+{
+	struct dm_fixture fx;
+	struct asker a = {.fx = &fx, .g = 2, .n = 4, .file = 3};
+	struct asker b = {.fx = &fx, .g = 20, .n = 1, .file = 4};
+
+	fx_begin(&fx, DM_WINDOW_OVERLAY, 2, NULL);
+	g_assert_cmpint(fx_setup(&fx, 0, 4, 1, 0), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 4, 4, 2, 0), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 0, 8), ==, 0);
+	window_faulty_hold(fx.window);
+	asker_start(&a); /* unmaps both first, as they reach out */
+	window_faulty_wait_held(fx.window);
+	asker_start(&b);
+	wait_for_sleeper(&fx);
+	window_faulty_let_go(fx.window);
+	g_assert_cmpint(asker_join(&a), ==, 0);
+	g_assert_cmpint(asker_join(&b), ==, 0);
+	g_assert_true(fx_shows(&fx, 2, 3, 0) && fx_shows(&fx, 20, 4, 0) && fx_hole(&fx, 0));
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
+/* A driver that refuses to unmap is asked about once for each range, not until the time is up. */
+static void test_refused_unmaps_end_the_search_for_room(void)
+{
+	struct dm_fixture fx;
+
+	fx_begin(&fx, FX_SHMEM, 4, NULL);
+	dm_table_core(fx.t)->pin_wait_ns = UINT64_C(3600000000000);
+	for (uint64_t g = 0; g < 4; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, 1, g), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 0, 4), ==, 0);
+	window_faulty_set_rates(fx.window, 0, 65536, 0);
+	g_assert_cmpint(fx_setup(&fx, 10, 1, 2, 0), ==, -ENOMEM);
+	g_assert_cmpuint(fx_stats(&fx).unmap_errors, <=, 8);
+	g_assert_cmpuint(fx_stats(&fx).lingering, ==, 4);
+	window_faulty_set_rates(fx.window, 0, 0, 0);
+	g_assert_cmpint(fx_setup(&fx, 10, 1, 2, 0), ==, 0);
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
 /* The worker takes what lingers, but not what is pinned, and leaves nothing behind when stopped. */
 static void test_worker_drains_and_skips(void)
 {
@@ -329,6 +402,9 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/cancel", test_queued_unmap_is_cancelled);
 	g_test_add_func("/dm/second-asker", test_second_asker_waits_for_the_first);
 	g_test_add_func("/dm/replace-pinned", test_replacing_waits_for_pins);
+	g_test_add_func("/dm/room/new-lingering", test_new_lingering_range_ends_the_wait_for_room);
+	g_test_add_func("/dm/room/of-a-setup", test_room_made_by_a_setup_is_waited_for);
+	g_test_add_func("/dm/room/refused", test_refused_unmaps_end_the_search_for_room);
 	g_test_add_func("/dm/worker-drains", test_worker_drains_and_skips);
 	g_test_add_func("/dm/worker-watermarks", test_worker_keeps_to_watermarks);
 	g_test_add_func("/dm/worker-stops", test_worker_stops_in_the_middle);
