@@ -37,7 +37,7 @@
  * @job: when in a pool or held
  * @op, @h, @args: decoded once
  * @offloaded: has been in a pool
- * @parked: the transport thinks that it waits for the VMM
+ * @parked: the transport knows that it waits for more than a file system
  * @interrupted: an INTERRUPT named it; under fuse_lock_waits.m
  */
 struct __attribute__((may_alias)) fuse_state {

@@ -6,7 +6,7 @@
  * the list is not empty, tries them all again, in order of arrival: at once when this session
  * gives a lock back, else at growing intervals, as a process of the host may hold it. So a guest
  * with a thousand waiters holds one thread, and a waiter can always be cancelled: by INTERRUPT,
- * and by DESTROY, INIT or a reset, which wait for every request.
+ * and by DESTROY, INIT or a reset, which wait for every request. To the transport it is parked.
  *
  * POSIX locks are not offered (FUSE_POSIX_LOCKS): the guest keeps them among its own processes.
  */
@@ -135,6 +135,8 @@ static ssize_t wait_for_lock(struct fuse_ctx *c)
 	struct fuse_job **at;
 	bool start;
 
+	/* Whoever has the lock may keep it for ever: a stop of the device cannot wait for that. */
+	fuse_park(c->r, true);
 	util_mutex_lock(&l->m);
 	if (l->cancel) {
 		util_mutex_unlock(&l->m);

@@ -25,7 +25,8 @@ struct fuse_session;
  *         then not whole, and this is the answer
  * @done: called exactly once, from any thread, when the reply is written; @len is its size, 0
  *        where FUSE sends none (FORGET)
- * @parked: tells the transport that the request waits for the VMM's back-end channel
+ * @parked: tells the transport that the request waits for the VMM's back-end channel, or for
+ *          something else that may never come (a file lock)
  *
  * The rest of the structure is the session's own.
  */

@@ -67,7 +67,8 @@ void vhost_elem_done(struct vhost_elem *e, size_t len);
  * vhost_elem_parked() - says that the request now waits for the back-end channel
  *
  * Between parked(true) and parked(false) GET_VRING_BASE does not wait for this element: the
- * answer it waits for can only come after the main channel has answered. If the ring was stopped
+ * answer it waits for can only come after the main channel has answered. The same goes for
+ * whatever else may never come. If the ring was stopped
  * meanwhile, parked(false) puts other memory behind e->in: what is written there reaches the guest
  * when the ring goes on, and never after a reset. So build no cursor over e->in before
  * parked(false) that has copied segment addresses. Same segments, same lengths, but what

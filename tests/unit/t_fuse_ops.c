@@ -559,6 +559,9 @@ static void test_locks(void)
 	lock_args(&lk, fh, F_UNLCK);
 	g_assert_cmpint(rig_call(g, FUSE_SETLK, node, &lk, sizeof(lk), NULL, 0, NULL, 0), ==, 0);
 	g_assert_cmpint(rig_wait(wait1), ==, 0);
+	/* Meanwhile a stop of the device does not wait for them. */
+	g_assert_cmpuint(wait1->parks, ==, 1);
+	g_assert_cmpuint(wait2->parks, ==, 1);
 	rig_req_free(wait1);
 	rig_req_free(wait2);
 
