@@ -503,11 +503,20 @@ void fuse_session_handle(struct fuse_session *s, struct fuse_request *r)
 		start(s, r);
 }
 
+/* What was held meanwhile came from the guest that has gone: it must not run for the next one. */
 void fuse_session_reset(struct fuse_session *s)
 {
+	struct fuse_job *held;
+
 	exclusive_begin(s);
 	fuse_teardown(s, false);
-	dispatch_held(s, exclusive_end(s));
+	held = exclusive_end(s);
+	while (held) {
+		struct fuse_request *r = fuse_request_of_job(held);
+
+		held = held->next;
+		r->done(r, answer(s, r, -EIO));
+	}
 }
 
 /* --- life --- */
