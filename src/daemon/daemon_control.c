@@ -20,6 +20,8 @@
 #include "util_fd.h"
 #include "util_lock.h"
 
+#define DEAF_MS 500
+
 /* syscalls: accept4 recvfrom sendto poll eventfd2 read write close */
 
 G_DEFINE_QUARK(daemon - control - error, daemon_control_error)
@@ -39,6 +41,7 @@ struct daemon_control {
 	size_t n_commands;
 	void *ctx;
 	GPtrArray *clients; /* of struct client; this thread's alone */
+	bool deaf;	    /* nobody could be accepted: not looked at for a while */
 	GThread *thread;
 };
 
@@ -179,6 +182,8 @@ static void accept_client(struct daemon_control *c)
 	struct client *cl;
 	guint oldest = 0;
 
+	/* Without a descriptor he stays in the backlog, and poll() would not sleep any more. */
+	c->deaf = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 	if (fd < 0)
 		return;
 	if (c->clients->len >= DAEMON_CONTROL_CLIENTS_MAX) {
@@ -207,7 +212,7 @@ static void *serve(void *arg)
 		guint n = c->clients->len;
 
 		p[0] = (struct pollfd){.fd = c->stop_fd, .events = POLLIN};
-		p[1] = (struct pollfd){.fd = c->listen_fd, .events = POLLIN};
+		p[1] = (struct pollfd){.fd = c->deaf ? -1 : c->listen_fd, .events = POLLIN};
 		for (guint i = 0; i < n; i++) {
 			struct client *cl = c->clients->pdata[i];
 
@@ -215,8 +220,9 @@ static void *serve(void *arg)
 			p[i + 2].events = cl->out->len ? POLLOUT : POLLIN;
 			p[i + 2].revents = 0;
 		}
-		if (poll(p, n + 2, -1) < 0 && errno != EINTR)
+		if (poll(p, n + 2, c->deaf ? DEAF_MS : -1) < 0 && errno != EINTR)
 			break;
+		c->deaf = false;
 		if (p[0].revents)
 			break;
 		for (guint i = n; i-- > 0;)

@@ -22,9 +22,12 @@
 #include "daemon_socket.h"
 #include "daemon_stats.h"
 #include "util_fd.h"
+#include "util_log.h"
 
 #undef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "main"
+
+#define ACCEPT_RETRY_MS 500
 
 /* syscalls: accept4 poll eventfd2 write read close fcntl rt_sigaction */
 
@@ -187,9 +190,10 @@ static int wait_for_frontend(struct daemon *d)
 		fd = accept4(d->socket.fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd >= 0)
 			return fd;
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-			g_warning("accept: %s", g_strerror(errno));
-			return -1;
+		/* It stays in the backlog; a shortage passes. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			util_log_once("accept: %s; trying again", g_strerror(errno));
+			poll(&p[1], 1, ACCEPT_RETRY_MS);
 		}
 	}
 	return -1;

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -118,6 +120,41 @@ static void expect(int fd, const char *request, const char *words)
 	g_assert_nonnull(line);
 	if (!strstr(line, words))
 		g_error("\"%s\" does not say \"%s\"", line, words);
+}
+
+/* User and system time that this process has used, in microseconds. */
+static uint64_t cpu_us(void)
+{
+	struct rusage u;
+
+	g_assert_cmpint(getrusage(RUSAGE_SELF, &u), ==, 0);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000u +
+	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Who cannot be accepted for want of descriptors waits, and so does the thread. */
+static void out_of_descriptors_for_a_while(struct fixture *f, gconstpointer data)
+{
+	struct rlimit before, now;
+	int fd = connect_to(f->path);
+	uint64_t used;
+
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
+	g_assert_cmpint(getrlimit(RLIMIT_NOFILE, &before), ==, 0);
+	now = before;
+	fd = dup(0); /* the lowest that is free, and none above it is */
+	now.rlim_cur = (rlim_t)fd + 1;
+	close(fd);
+	g_assert_cmpint(setrlimit(RLIMIT_NOFILE, &now), ==, 0);
+	fd = connect_to(f->path);
+	say(fd, "{\"command\":\"echo\"}\n", 19);
+	used = cpu_us();
+	g_usleep(300000);
+	g_assert_cmpuint(cpu_us() - used, <, 100000);
+	g_assert_cmpint(setrlimit(RLIMIT_NOFILE, &before), ==, 0);
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
 }
 
 static void garbage_gets_an_error(struct fixture *f, gconstpointer data)
@@ -353,6 +390,7 @@ int main(int argc, char **argv)
 	g_test_init(&argc, &argv, NULL);
 #define ADD(path, fn) g_test_add(path, struct fixture, NULL, set_up, fn, tear_down)
 	ADD("/control/garbage", garbage_gets_an_error);
+	ADD("/control/out-of-descriptors", out_of_descriptors_for_a_while);
 	ADD("/control/endless-line", endless_line_is_cut_off);
 	ADD("/control/pieces", request_in_pieces_and_in_a_heap);
 	ADD("/control/never-reads", client_that_never_reads_blocks_nobody);
