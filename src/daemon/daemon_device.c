@@ -356,8 +356,8 @@ void daemon_device_free(struct daemon_device *d)
 	daemon_worker_free(d->worker);
 	if (d->dev)
 		vhost_dev_free(d->dev);
-	if (d->session)
-		fuse_session_free(d->session);
+	/* Nodes that go after it have nobody to tell (node_gone). */
+	fuse_session_free(g_steal_pointer(&d->session));
 	daemon_policy_free(d->policy);
 	if (d->table)
 		dm_table_free(d->table);

@@ -161,20 +161,28 @@ static int create_existing(struct fs *fs, struct fs_node *dir, const char *name,
 	return err;
 }
 
-static int create_in(struct fs *fs, const struct fs_cred *c, struct fs_node *dir, const char *name,
-		     mode_t mode, int flags, bool kill_suidgid, struct fs_attr *out,
-		     uint64_t *handle)
+/* Books what a new file needs: a handle's descriptor and a node's. */
+static int take_both(struct fs *fs)
 {
-	int fd;
 	int err = fs_fd_take(fs, FS_FD_HANDLE);
 
 	if (err < 0)
 		return err;
 	err = fs_fd_take(fs, FS_FD_NODE);
-	if (err < 0) {
+	if (err < 0)
 		fs_fd_give(fs);
+	return err;
+}
+
+static int create_in(struct fs *fs, const struct fs_cred *c, struct fs_node *dir, const char *name,
+		     mode_t mode, int flags, bool kill_suidgid, struct fs_attr *out,
+		     uint64_t *handle)
+{
+	int fd;
+	int err = take_both(fs);
+
+	if (err < 0)
 		return err;
-	}
 	/* O_EXCL always: O_CREAT alone would open a FIFO or a device that stands there. */
 	fd = create_as(fs, c, dir->fd, name, open_flags(fs, flags) | O_CREAT | O_EXCL | O_NOFOLLOW,
 		       mode);
@@ -219,14 +227,9 @@ int fs_tmpfile(struct fs *fs, const struct fs_cred *c, uint64_t parent, mode_t m
 		err = fs_node_get_dir(fs, parent, &dir);
 	if (err < 0)
 		return err;
-	err = fs_fd_take(fs, FS_FD_HANDLE);
+	err = take_both(fs);
 	if (err < 0)
 		goto out;
-	err = fs_fd_take(fs, FS_FD_NODE);
-	if (err < 0) {
-		fs_fd_give(fs);
-		goto out;
-	}
 	/* O_EXCL here means: may never be given a name. That is for the guest to say. */
 	fd = create_as(fs, c, dir->fd, ".",
 		       (open_flags(fs, flags) & ~O_TRUNC) | O_TMPFILE | (flags & O_EXCL), mode);
@@ -267,9 +270,9 @@ int fs_flush(struct fs *fs, uint64_t node, uint64_t handle)
 }
 
 /* syscalls: fsync fdatasync */
-int fs_fsync(struct fs *fs, uint64_t node, uint64_t handle, bool datasync)
+int fs_handle_sync(struct fs *fs, uint64_t node, uint64_t handle, bool dir, bool datasync)
 {
-	struct fs_handle *h = fs_handle_get(fs, node, handle, false);
+	struct fs_handle *h = fs_handle_get(fs, node, handle, dir);
 	int err = 0;
 
 	if (!h)
@@ -278,6 +281,11 @@ int fs_fsync(struct fs *fs, uint64_t node, uint64_t handle, bool datasync)
 		err = -errno;
 	fs_handle_put(fs, h);
 	return err;
+}
+
+int fs_fsync(struct fs *fs, uint64_t node, uint64_t handle, bool datasync)
+{
+	return fs_handle_sync(fs, node, handle, false, datasync);
 }
 
 /* A position in a guest buffer. */

@@ -55,18 +55,9 @@ int fs_releasedir(struct fs *fs, uint64_t handle)
 	return fs_handle_close(fs, handle, true);
 }
 
-/* syscalls: fsync fdatasync */
 int fs_fsyncdir(struct fs *fs, uint64_t node, uint64_t handle, bool datasync)
 {
-	struct fs_handle *h = fs_handle_get(fs, node, handle, true);
-	int err = 0;
-
-	if (!h)
-		return -EBADF;
-	if ((datasync ? fdatasync(h->fd) : fsync(h->fd)) < 0)
-		err = -errno;
-	fs_handle_put(fs, h);
-	return err;
+	return fs_handle_sync(fs, node, handle, true, datasync);
 }
 
 /* syscalls: lseek */

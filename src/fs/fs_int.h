@@ -247,6 +247,8 @@ int fs_handle_new(struct fs *fs, struct fs_node *node, int fd, enum fs_handle_ki
 struct fs_handle *fs_handle_get(struct fs *fs, uint64_t node, uint64_t id, bool dir);
 void fs_handle_put(struct fs *fs, struct fs_handle *handle);
 int fs_handle_close(struct fs *fs, uint64_t id, bool dir);
+/** fs_handle_sync() - fsync or fdatasync of an open file, or directory. */
+int fs_handle_sync(struct fs *fs, uint64_t node, uint64_t id, bool dir, bool datasync);
 
 /* fs_dir.c */
 

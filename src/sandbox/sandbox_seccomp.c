@@ -34,20 +34,13 @@
 #include <seccomp.h>
 
 #include "sandbox_syscalls.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "util_sanitize.h"
 
 static const int allowed[] = {
 #define X(name) SCMP_SYS(name),
 	SANDBOX_SYSCALLS(X)
 #undef X
-#ifdef SANITIZED
+#ifdef UTIL_SANITIZED
 	/* symbolizer, leak check at exit */
 	SCMP_SYS(ptrace),
 	SCMP_SYS(wait4),
@@ -105,7 +98,7 @@ static int add_rules(scmp_filter_ctx ctx)
 		if (err == -EDOM || err == -EEXIST)
 			err = 0;
 	}
-#ifndef SANITIZED
+#ifndef UTIL_SANITIZED
 	if (!err)
 		err = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				       SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));

@@ -12,20 +12,13 @@
 #include <sys/mman.h>
 
 #include "shim_syscalls.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "util_sanitize.h"
 
 static const int allowed[] = {
 #define SHIM_NR(name) SCMP_SYS(name),
 	SHIM_SYSCALLS(SHIM_NR)
 #undef SHIM_NR
-#ifdef SANITIZED
+#ifdef UTIL_SANITIZED
 	/* the end of a thread, a report and its symbols */
 	SCMP_SYS(sigaltstack),
 	SCMP_SYS(write),

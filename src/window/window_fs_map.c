@@ -74,13 +74,9 @@ static int fs_map_submit(struct dm_window *w, struct dm_window_op *ops, size_t n
 	struct dm_window_op *chunk[CHUNK];
 	uint64_t resets;
 	size_t k = 0;
-	int err = 0;
+	int err;
 
-	util_mutex_lock(&s->gate.lock);
-	resets = s->gate.resets;
-	if (!s->gate.channel)
-		err = -EPIPE;
-	util_mutex_unlock(&s->gate.lock);
+	err = window_gate_begin(&s->gate, &resets);
 	for (size_t i = 0; i < n; i++)
 		ops[i].result = err ? err : check(s, &ops[i]);
 	for (size_t i = 0; i < n && !err; i++) {

@@ -59,6 +59,17 @@ void window_gate_forgotten(struct window_gate *g, uint64_t n)
 	util_mutex_unlock(&g->lock);
 }
 
+int window_gate_begin(struct window_gate *g, uint64_t *resets)
+{
+	int err;
+
+	util_mutex_lock(&g->lock);
+	*resets = g->resets;
+	err = g->channel ? 0 : -EPIPE;
+	util_mutex_unlock(&g->lock);
+	return err;
+}
+
 static bool may_go_locked(const struct window_gate *g, uint64_t resets) UTIL_REQUIRES(g->lock)
 {
 	return g->resets == resets && g->to_forget == g->forgotten;

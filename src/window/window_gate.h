@@ -40,6 +40,10 @@ uint64_t window_gate_to_forget(struct window_gate *g);
 /** window_gate_forgotten() - the first @n of them are forgotten. Any thread. */
 void window_gate_forgotten(struct window_gate *g, uint64_t n);
 
+/** window_gate_begin() - a submit begins: how many resets there have been is for
+ * window_gate_enter_locked(). 0, or -EPIPE without a channel. */
+int window_gate_begin(struct window_gate *g, uint64_t *resets);
+
 /**
  * window_gate_enter_locked() - waits until the device runs
  * @resets: g->resets as it was when the caller's request was made

@@ -23,14 +23,7 @@
 #include <glib/gstdio.h>
 
 #include "sandbox.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "util_sanitize.h"
 
 /* In a child: a claim that does not hold ends it with 99 and the reason on stderr. */
 #define CLAIM(cond)                                                                                \
@@ -71,7 +64,7 @@ static const struct {
 } forbidden_calls[] = {
 	{"execve", {0}, SYS_execve},
 	{"execveat", {0}, SYS_execveat},
-#ifndef SANITIZED
+#ifndef UTIL_SANITIZED
 	{"ptrace", {PTRACE_TRACEME}, SYS_ptrace},
 	{"clone-process", {SIGCHLD}, SYS_clone},
 	{"kill", {1, 0}, SYS_kill},
