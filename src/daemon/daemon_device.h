@@ -46,7 +46,8 @@ struct daemon_device {
 	bool channel;
 };
 
-/** daemon_device_new() - @shim is borrowed, or NULL. Takes @fds->root_fd and @fds->proc_self_fd over. NULL with @error. */
+/** daemon_device_new() - @shim is borrowed, or NULL. Takes @fds->root_fd and @fds->proc_self_fd
+ * over. NULL with @error. */
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
 					struct shim *shim, GError **error);
 void daemon_device_free(struct daemon_device *d);
