@@ -2,12 +2,14 @@
 /*
  * The table by itself, no VMM:
  *  a  a hit (find the range at an offset, take a reference, drop it) against GHashTable under a
- *     pthread_rwlock and under one mutex, all doing the same work, interleaved
+ *     pthread_rwlock and under one mutex, all doing the same work, interleaved: host seat (table,
+ *     by window offset) and guest seat (cache, by file and offset)
  *  c  maps a second of the local driver through the table, by threads, on one file and on many
  *  d  bytes of memory a range
  * Lines that begin with "bench " are for machines. Floor of (a): "alone", two atomic operations
  * on a counter of one's own.
  */
+#include <daxmap/cache.h>
 #include <daxmap/local.h>
 #include <daxmap/table.h>
 #include <glib.h>
@@ -69,8 +71,9 @@ struct entry {
 };
 
 struct hit {
-	enum { HIT_TABLE, HIT_RWLOCK, HIT_MUTEX, HIT_ALONE } how;
+	enum { HIT_TABLE, HIT_CACHE, HIT_RWLOCK, HIT_MUTEX, HIT_ALONE } how;
 	struct dm_table *t;
+	struct dm_cache *c;
 	GHashTable *hash;
 	pthread_rwlock_t *rwlock;
 	pthread_mutex_t *mutex;
@@ -88,6 +91,16 @@ static void hit_table(struct hit *h, uint64_t offset)
 	if (dm_host_pin(h->t, offset, 4096, &pin) != 0)
 		abort();
 	dm_host_unpin(h->t, &pin);
+}
+
+static void hit_cache(struct hit *h, uint64_t offset)
+{
+	struct dm_ref ref;
+
+	if (dm_cache_get(h->c, (struct dm_file_key){0, offset / SLOT % 64}, offset, 4096, false,
+			 &ref) != 0)
+		abort();
+	dm_cache_put(h->c, &ref);
 }
 
 static void hit_hash(struct hit *h, uint64_t offset)
@@ -122,6 +135,9 @@ static void *hit_thread(void *arg)
 		switch (h->how) {
 		case HIT_TABLE:
 			hit_table(h, offset);
+			break;
+		case HIT_CACHE:
+			hit_cache(h, offset);
 			break;
 		case HIT_RWLOCK:
 		case HIT_MUTEX:
@@ -160,18 +176,20 @@ static double hit_round(const struct hit *with, unsigned int threads)
 
 static void bench_hit(unsigned int threads, uint64_t slots, uint64_t ops)
 {
-	static const char *const names[] = {"table", "rwlock", "mutex", "alone"};
+	static const char *const names[] = {"table", "cache", "rwlock", "mutex", "alone"};
 	pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	struct window_fake_config fc = {
 		.caps = {.size = slots * SLOT, .granule = SLOT, .batch = 8},
 	};
 	struct dm_table_config config = {.no_worker = true};
-	struct dm_window *w = window_fake_new(&fc);
+	struct dm_cache_config cache_config = {.slot_size = SLOT, .no_worker = true};
+	struct dm_window *w = window_fake_new(&fc), *w2 = window_fake_new(&fc);
 	struct hit h = {.slots = slots, .ops = ops, .rwlock = &rwlock, .mutex = &mutex};
-	double ns[4][ROUNDS], m[4];
+	double ns[5][ROUNDS], m[5];
 
 	h.t = dm_table_new(w, &provider, &config);
+	h.c = dm_cache_new(w2, &provider, &cache_config);
 	h.hash = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
 	for (uint64_t i = 0; i < slots; i++) {
 		struct entry *e = g_new0(struct entry, 1);
@@ -181,21 +199,26 @@ static void bench_hit(unsigned int threads, uint64_t slots, uint64_t ops)
 		if (dm_host_setup(h.t, i * SLOT, SLOT, (struct dm_file_key){0, i % 64}, i * SLOT,
 				  true) != 0)
 			abort();
+		hit_cache(&h, i * SLOT);
 	}
 	for (unsigned int r = 0; r < ROUNDS; r++)
-		for (unsigned int how = 0; how < 4; how++) {
+		for (unsigned int how = 0; how < 5; how++) {
 			h.how = how;
 			ns[how][r] = hit_round(&h, threads);
 		}
-	for (unsigned int how = 0; how < 4; how++)
+	for (unsigned int how = 0; how < 5; how++)
 		m[how] = median(ns[how], ROUNDS);
-	for (unsigned int how = 0; how < 4; how++)
+	for (unsigned int how = 0; how < 5; how++)
 		printf("  %-7s %7.1f ns a hit, %u threads, %" G_GUINT64_FORMAT " ranges\n",
 		       names[how], m[how], threads, slots);
-	printf("bench a threads=%u ranges=%" G_GUINT64_FORMAT
-	       " table_ns=%.1f rwlock_ns=%.1f mutex_ns=%.1f floor_ns=%.1f vs_rwlock=%.2f"
-	       " vs_mutex=%.2f\n",
-	       threads, slots, m[0], m[1], m[2], m[3], m[1] / m[0], m[2] / m[0]);
+	for (unsigned int how = HIT_TABLE; how <= HIT_CACHE; how++)
+		printf("bench a seat=%s threads=%u ranges=%" G_GUINT64_FORMAT
+		       " table_ns=%.1f rwlock_ns=%.1f mutex_ns=%.1f floor_ns=%.1f vs_rwlock=%.2f"
+		       " vs_mutex=%.2f\n",
+		       how == HIT_TABLE ? "host" : "guest", threads, slots, m[how], m[2], m[3],
+		       m[4], m[2] / m[how], m[3] / m[how]);
+	dm_cache_free(h.c);
+	dm_window_destroy(w2);
 	dm_table_free(h.t);
 	dm_window_destroy(w);
 	g_hash_table_destroy(h.hash);

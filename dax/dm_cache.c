@@ -35,7 +35,6 @@
 
 #include <errno.h>
 
-#include "util_overflow.h"
 #include "util_yield.h"
 
 #define SLOT_DEFAULT (UINT64_C(2) << 20)
@@ -123,69 +122,80 @@ void dm_cache_free(struct dm_cache *c)
 	g_aligned_free(c);
 }
 
-static void let_go(struct dm_cache *c, struct dm_range *r)
+static inline void let_go(struct dm_cache *c, struct dm_range *r)
 {
-	struct dm_file_key file = r->file->key;
+	uint64_t offset = r->offset, end = offset + r->len;
 
-	dm_range_unpin(&c->core, r);
-	if (c->vanilla)
+	if (G_UNLIKELY(c->vanilla)) {
+		struct dm_file_key file = r->key;
+
+		dm_range_unpin(&c->core, r);
 		dm_vanilla_put(c, file);
+	} else if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_SEQ_CST) == DM_CLOSED)) {
+		dm_range_wake_closer(&c->core, offset, end);
+	}
 	/* the pin's end and this load do not swap: a sleeper counts itself before it looks */
 	if (G_UNLIKELY(__atomic_load_n(&c->sleep.waiters, __ATOMIC_SEQ_CST)))
 		dm_sleep_wake(c);
 }
 
-static int answer(struct dm_cache *c, struct dm_range *r, uint64_t offset, uint64_t len, bool write,
-		  struct dm_ref *ref)
+static inline int answer(struct dm_cache *c, struct dm_range *r, uint64_t offset, uint64_t len,
+			 bool write, struct dm_ref *ref)
 {
 	uint64_t in = offset - r->file_offset;
 
-	if (write && !(r->flags & DM_MAP_WRITE)) {
+	if (G_UNLIKELY(write && !(r->flags & DM_MAP_WRITE))) {
 		let_go(c, r);
 		return -EACCES;
 	}
-	*ref = (struct dm_ref){
-		.addr = c->core.base ? (char *)c->core.base + r->offset + in : NULL,
-		.len = MIN(len, r->len - in),
-		.range = r,
-	};
+	ref->addr = c->core.base ? (char *)c->core.base + r->offset + in : NULL;
+	ref->len = MIN(len, r->len - in);
+	ref->range = r;
 	return 0;
 }
 
-static int find(struct dm_cache *c, struct dm_file_key file, uint64_t offset, bool write,
-		bool may_map, struct dm_range **out)
+/* Not a hit at the first look. */
+static G_GNUC_NO_INLINE int find(struct dm_cache *c, struct dm_file_key file, uint64_t offset,
+				 bool write, struct dm_range **out)
 {
 	if (c->vanilla)
-		return dm_vanilla_get(c, file, offset, write, may_map, out);
+		return dm_vanilla_get(c, file, offset, write, true, out);
 	for (;;) {
 		int err;
 
-		*out = dm_cache_hit(c, file, offset);
-		if (G_LIKELY(*out)) {
-			dm_count(&c->core, DM_C_hits, 1);
-			return 0;
-		}
-		if (!may_map)
-			return -EAGAIN;
 		util_yield();
 		err = dm_cache_miss(c, file, offset, write, out);
 		if (err || *out)
 			return err;
+		*out = dm_cache_hit(c, file, offset);
+		if (*out) {
+			dm_count(&c->core, DM_C_hits, 1);
+			return 0;
+		}
 	}
 }
 
-static int get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
-	       bool write, bool may_map, struct dm_ref *ref)
+static inline int get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
+		      bool write, bool may_map, struct dm_ref *ref)
 {
-	uint64_t first = offset & ~(c->slot_size - 1), end;
-	struct dm_range *r;
+	uint64_t first = offset & ~(c->slot_size - 1);
+	struct dm_range *r = NULL;
 	int err;
 
-	if (len == 0 || !util_add_u64(first, c->slot_size, &end) || end > INT64_MAX)
+	if (G_UNLIKELY(len == 0 || first > INT64_MAX - c->slot_size))
 		return -EINVAL;
-	if (dm_cache_dead(c))
+	if (G_UNLIKELY(dm_cache_dead(c)))
 		return -EPIPE;
-	err = find(c, file, first, write, may_map, &r);
+	if (G_LIKELY(!c->vanilla))
+		r = dm_cache_hit(c, file, first);
+	if (G_LIKELY(r)) {
+		dm_count(&c->core, DM_C_hits, 1);
+		return answer(c, r, offset, len, write, ref);
+	}
+	if (may_map)
+		err = find(c, file, first, write, &r);
+	else
+		err = c->vanilla ? dm_vanilla_get(c, file, first, write, false, &r) : -EAGAIN;
 	return err ? err : answer(c, r, offset, len, write, ref);
 }
 
@@ -204,7 +214,7 @@ int dm_cache_try_get(struct dm_cache *c, struct dm_file_key file, uint64_t offse
 void dm_cache_put(struct dm_cache *c, struct dm_ref *ref)
 {
 	let_go(c, ref->range);
-	*ref = (struct dm_ref){0};
+	ref->range = NULL;
 }
 
 /* Waits until nobody else is at work on @r. */

@@ -71,7 +71,7 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 	g_assert(c->caps.size >= c->caps.granule && c->caps.size % c->caps.granule == 0);
 	g_assert(c->caps.batch >= 1);
 	size_chunks(c, chunk);
-	c->by_file = util_lfht_new(64);
+	dm_index_init(c);
 	for (unsigned int i = 0; i < DM_STRIPES; i++) {
 		util_mutex_init(&c->stripes[i].lock);
 		util_cond_init(&c->stripes[i].cond);
@@ -99,8 +99,7 @@ void dm_core_destroy(struct dm_core *c)
 	util_mutex_destroy(&c->budget.lock);
 	util_cond_destroy(&c->budget.cond);
 	util_rcu_barrier();
-	util_lfht_destroy(c->by_file);
-	g_free(c->chunks);
+	dm_index_destroy(c);
 }
 
 void dm_core_drop_all(struct dm_core *c)

@@ -61,28 +61,31 @@ const char *dm_state_name(enum dm_state s);
  * @n_owned: bits set
  * @parent: the range that this was cut from, while that one may still be pinned; under stripes
  * @rc: place in the reclaim set while LINGERING; in the guest seat while LIVE, too
- * @by_file: (file, file_offset) index
+ * @hash_next, @hash_prev: (file, file_offset) index, guest seat only; hash_prev NULL = not in it
+ * @key: the file's
  * @in_file: list of the file's ranges; under the file stripe
  */
 struct dm_range {
-	/* what a lookup reads: constant while a reader may find it */
-	struct cds_lfht_node by_file;
+	/* what a lookup reads: constant while a reader may find it, but for the links */
+	struct dm_range *hash_next;
+	struct dm_range **hash_prev;
+	struct dm_file_key key;
+	uint64_t file_offset;
 	uint64_t offset;
 	uint64_t len;
-	uint64_t file_offset;
 	struct dm_file *file;
-	unsigned long *owned;
-	uint8_t flags;
 	/* what a hit of this range writes, apart from what lookups of others read */
 	uint32_t word __attribute__((aligned(64)));
 	uint32_t refs;
+	struct rc_node rc;
+	uint8_t flags;
 	uint8_t state;
 	bool asked_write;
 	bool withdrawn;
 	bool gone; /* scratch of dm_index_update() */
 	uint32_t n_owned;
+	unsigned long *owned;
 	struct dm_range *parent;
-	struct rc_node rc;
 	struct cds_list_head in_file;
 	struct util_rcu_head rcu;
 };
@@ -118,6 +121,7 @@ enum dm_counter {
 		DM_C_COUNT,
 };
 
+#define DM_HASH_LOCKS 16
 #define DM_SHARDS 64
 
 struct dm_counters {
@@ -207,8 +211,9 @@ struct dm_core {
 	uint64_t chunk_size;
 	unsigned int chunk_shift;
 	uint64_t n_chunks;
-	uintptr_t *chunks; /* NULL, a range, or a dm_span | 1 */
-	struct cds_lfht *by_file;
+	uintptr_t *chunks;	   /* NULL, a range, or a dm_span | 1 */
+	struct dm_range **by_file; /* buckets; guest seat only */
+	uint64_t by_file_mask;
 	uint64_t claim_seq __attribute__((aligned(64))); /* hits read what stands above */
 	uint64_t pin_wait_ns;
 	struct dm_budget budget;
@@ -218,6 +223,7 @@ struct dm_core {
 	struct rc_marks marks;
 	struct rc_cost cost;
 	const struct dm_trace *trace;
+	struct util_mutex hash_locks[DM_HASH_LOCKS];
 	struct dm_stripe stripes[DM_STRIPES];
 	struct dm_file_stripe file_stripes[DM_FILE_STRIPES];
 	struct dm_counters counters[DM_SHARDS];
@@ -322,9 +328,26 @@ void dm_index_collect(const struct dm_core *c, uint64_t lo, uint64_t hi, struct 
  */
 void dm_index_update(struct dm_core *c, struct dm_range **del, size_t n_del, struct dm_range **add,
 		     size_t n_add);
-/** dm_index_by_file() - a range that starts at @file_offset of the file; read section. */
-struct dm_range *dm_index_by_file(const struct dm_core *c, struct dm_file_key key,
-				  uint64_t file_offset);
+static inline uint64_t dm_file_hash(struct dm_file_key key, uint64_t file_offset)
+{
+	return util_hash_u64(key.hi * UINT64_C(0x9e3779b97f4a7c15) ^
+			     key.lo * UINT64_C(0xc2b2ae3d27d4eb4f) ^
+			     file_offset * UINT64_C(0x165667b19e3779f9));
+}
+/** dm_index_by_file() - guest seat: a range that starts at @file_offset of the file; read
+ * section. */
+static inline struct dm_range *dm_index_by_file(const struct dm_core *c, struct dm_file_key key,
+						uint64_t file_offset)
+{
+	struct dm_range *r =
+		util_rcu_deref(c->by_file[dm_file_hash(key, file_offset) & c->by_file_mask]);
+
+	while (r && (r->file_offset != file_offset || !dm_file_key_equal(r->key, key)))
+		r = util_rcu_deref(r->hash_next);
+	return r;
+}
+void dm_index_init(struct dm_core *c);
+void dm_index_destroy(struct dm_core *c);
 /** dm_index_hide() - takes it out of the file index only; under its stripes. */
 void dm_index_hide(struct dm_core *c, struct dm_range *r);
 

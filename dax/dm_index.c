@@ -9,7 +9,9 @@
  * lookup is two loads; a chunk full of 4 KiB ranges costs a copy of its list at each change,
  * which is nothing beside a driver call.
  *
- * By (file, offset) ranges are found at their first byte, in one hash table (rculfhash).
+ * By (file, offset) ranges are found, in the guest seat only, at their first byte: in a hash table
+ * of fixed size, as there are never more ranges than slots. It is not rculfhash, which cannot know
+ * that: a lookup here is one load of the bucket and one line of the range, inlined into the hit.
  */
 #include "dm_core.h"
 
@@ -140,32 +142,64 @@ static void chunk_rebuild(struct dm_core *c, uint64_t chunk, struct dm_range **a
 		util_rcu_call(&((struct dm_span *)(old & ~DM_SPAN_TAG))->rcu, span_free);
 }
 
-static unsigned long file_hash(struct dm_file_key key, uint64_t file_offset)
+/* The hash of the guest seat: chains that readers walk under RCU, writers under a bucket's lock. */
+
+static struct util_mutex *hash_lock(struct dm_core *c, const struct dm_range *r)
 {
-	return util_hash_u64(key.hi ^ util_hash_u64(key.lo ^ util_hash_u64(file_offset)));
+	return &c->hash_locks[dm_file_hash(r->key, r->file_offset) & c->by_file_mask &
+			      (DM_HASH_LOCKS - 1)];
 }
 
-struct file_place {
-	struct dm_file_key key;
-	uint64_t offset;
-};
-
-static int match_place(struct cds_lfht_node *node, const void *key)
+void dm_index_init(struct dm_core *c)
 {
-	const struct dm_range *r = caa_container_of(node, struct dm_range, by_file);
-	const struct file_place *p = key;
+	uint64_t n = DM_HASH_LOCKS;
 
-	return r->file_offset == p->offset && dm_file_key_equal(r->file->key, p->key);
+	for (unsigned int i = 0; i < DM_HASH_LOCKS; i++)
+		util_mutex_init(&c->hash_locks[i]);
+	if (!c->seat)
+		return;
+	while (n < 2 * c->n_chunks)
+		n *= 2;
+	c->by_file = g_new0(struct dm_range *, n);
+	c->by_file_mask = n - 1;
 }
 
-struct dm_range *dm_index_by_file(const struct dm_core *c, struct dm_file_key key,
-				  uint64_t file_offset)
+void dm_index_destroy(struct dm_core *c)
 {
-	struct file_place place = {key, file_offset};
-	struct cds_lfht_node *node;
+	for (unsigned int i = 0; i < DM_HASH_LOCKS; i++)
+		util_mutex_destroy(&c->hash_locks[i]);
+	g_free(c->by_file);
+	g_free(c->chunks);
+}
 
-	node = util_lfht_lookup(c->by_file, file_hash(key, file_offset), match_place, &place);
-	return node ? caa_container_of(node, struct dm_range, by_file) : NULL;
+static void hash_add(struct dm_core *c, struct dm_range *r)
+{
+	struct dm_range **head =
+		&c->by_file[dm_file_hash(r->key, r->file_offset) & c->by_file_mask];
+	struct util_mutex *lock = hash_lock(c, r);
+
+	util_mutex_lock(lock);
+	r->hash_next = *head;
+	r->hash_prev = head;
+	if (r->hash_next)
+		r->hash_next->hash_prev = &r->hash_next;
+	util_rcu_publish(*head, r);
+	util_mutex_unlock(lock);
+}
+
+void dm_index_hide(struct dm_core *c, struct dm_range *r)
+{
+	struct util_mutex *lock = hash_lock(c, r);
+
+	util_mutex_lock(lock);
+	if (r->hash_prev) {
+		/* who stands on r goes on from here */
+		util_rcu_publish(*r->hash_prev, r->hash_next);
+		if (r->hash_next)
+			r->hash_next->hash_prev = r->hash_prev;
+		r->hash_prev = NULL;
+	}
+	util_mutex_unlock(lock);
 }
 
 static void link_file(struct dm_core *c, struct dm_range *r, bool link)
@@ -178,20 +212,10 @@ static void link_file(struct dm_core *c, struct dm_range *r, bool link)
 	else
 		cds_list_del(&r->in_file);
 	util_mutex_unlock(&s->lock);
-
-	util_rcu_read_lock();
-	if (link)
-		util_lfht_add(c->by_file, file_hash(r->file->key, r->file_offset), &r->by_file);
-	else
-		util_lfht_del(c->by_file, &r->by_file);
-	util_rcu_read_unlock();
-}
-
-void dm_index_hide(struct dm_core *c, struct dm_range *r)
-{
-	util_rcu_read_lock();
-	util_lfht_del(c->by_file, &r->by_file);
-	util_rcu_read_unlock();
+	if (c->seat && link)
+		hash_add(c, r);
+	else if (c->seat)
+		dm_index_hide(c, r);
 }
 
 void dm_index_update(struct dm_core *c, struct dm_range **del, size_t n_del, struct dm_range **add,

@@ -11,6 +11,8 @@
  *                     them, the claims on them
  *  dm_file_stripe     file keys of its hash, their list of        dm_index_update() under
  *                     ranges                                      stripes
+ *  hash_locks         chains of the file index, guest seat        dm_index_update() under
+ *                                                                 stripes; dm_index_hide() too
  *  rc_shard.lock      a part of the list of lingering ranges      dm_range_linger(),
  *                                                                 dm_range_unlinger() under
  *                                                                 stripes
@@ -18,6 +20,10 @@
  *                                                                 stripes
  *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_wake() under
  *                                                                 stripes, dm_budget_wait()
+ *
+ * The guest seat adds: dm_join.lock (misses under way), dm_magazine.lock above dm_slots.lock (free
+ * slots: pop_magazine()), dm_sleep.lock. None is taken with another lock held but that one, and
+ * nothing is taken under dm_join.lock. dm_vanilla.one, of the baseline only, stands above all.
  *
  * A range belongs to all stripes that its extent touches. Whoever holds one of them may read its
  * state; whoever changes it holds them all. dm_lock_extent() takes an extent's stripes and, with

@@ -42,6 +42,7 @@ struct dm_range *dm_range_new(struct dm_core *c, struct dm_file *file, uint64_t 
 	r->len = len;
 	r->file_offset = file_offset;
 	r->file = file;
+	r->key = file->key;
 	r->word = DM_CLOSED;
 	r->refs = 1;
 	r->state = DM_MAPPING;
