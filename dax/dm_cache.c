@@ -285,13 +285,14 @@ static void disown_locked(struct dm_cache *c, struct dm_vec *all, struct dm_vec 
 
 		dm_range_dropped_locked(core, r);
 		dm_count(core, DM_C_dropped, 1);
-		if (dm_range_pins(r))
+		if (dm_range_pins(r) && !DM_MUTATE(23))
 			c->orphans[r->offset / c->slot_size] = r;
 		else
 			dm_vec_add(gone, r);
 	}
 	/* here, as a put of an orphan frees its slot as soon as the stripes are unlocked */
-	dm_budget_release(core, (uint32_t)all->n);
+	if (!DM_MUTATE(26))
+		dm_budget_release(core, (uint32_t)all->n);
 	dm_budget_unmapped(core, (uint32_t)all->n);
 }
 

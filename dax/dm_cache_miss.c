@@ -159,7 +159,7 @@ static bool settle_victim_locked(struct mapping *m, struct dm_range *victim, boo
 {
 	struct dm_core *core = &m->c->core;
 
-	if (!mapped && !unmapped(m)) {
+	if (!mapped && !unmapped(m) && !DM_MUTATE(25)) {
 		dm_range_linger_locked(core, victim);
 		return false;
 	}
@@ -188,7 +188,7 @@ static int map_over_victim(struct mapping *m)
 	bool mapped, gone;
 
 	ask_driver(m);
-	mapped = map_op(m)->w.result == 0;
+	mapped = map_op(m)->w.result == 0 || DM_MUTATE(24);
 	dm_stripes_lock(core, e->claims[0].mask);
 	if (mapped)
 		publish_locked(m, victim);
@@ -238,7 +238,8 @@ static int map_in_free(struct mapping *m)
 		publish_locked(m, NULL);
 	end_claim_locked(core, &m->claim);
 	if (err) {
-		dm_slots_push(&m->c->slots, (uint32_t)(m->place->offset / m->c->slot_size));
+		if (!DM_MUTATE(22))
+			dm_slots_push(&m->c->slots, (uint32_t)(m->place->offset / m->c->slot_size));
 		dm_sleep_wake(m->c);
 	} else {
 		dm_choice_note(m->c, false, m->req.ns);

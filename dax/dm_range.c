@@ -267,7 +267,8 @@ void dm_range_give_back_locked(struct dm_core *c, struct dm_range *r, bool linge
 	dm_core_trace(c, DM_TRACE_REMOVE, r, 0);
 	if (c->seat) {
 		rc_del(c->lingering, &r->rc);
-		dm_index_hide(c, r);
+		if (!DM_MUTATE(21))
+			dm_index_hide(c, r);
 	}
 	if (linger)
 		dm_range_linger_locked(c, r);

@@ -38,7 +38,7 @@ static struct dm_chan_op unmap_op(const struct dm_range *r)
 /* Closes a range that nobody has a pin on: a pin and this exclude each other. */
 static bool close_idle(struct dm_range *r)
 {
-	uint32_t none = 0;
+	uint32_t none = DM_MUTATE(20) ? dm_range_pins(r) : 0;
 
 	return __atomic_compare_exchange_n(&r->word, &none, DM_CLOSED, false, __ATOMIC_ACQ_REL,
 					   __ATOMIC_RELAXED);
@@ -52,7 +52,7 @@ static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_ran
 
 	if (r->state != DM_LINGERING && !idle)
 		return -ENOENT;
-	if (dm_range_pinned_locked(r))
+	if (dm_range_pinned_locked(r) && !DM_MUTATE(20))
 		return -EBUSY;
 	*cl = (struct dm_claim){
 		.req = e->withdrawable ? &e->req : NULL,
