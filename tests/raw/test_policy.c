@@ -311,14 +311,12 @@ static void test_no_guard(void)
 	raw_stop(r);
 }
 
-/* A program that runs on the host cannot be opened for writing, which no attribute tells. */
-static void test_refused_file(void)
+/* A program of the share that runs on the host: it cannot be opened for writing. */
+static pid_t run_program(struct raw *r, const char *name)
 {
-	struct raw *r = start("--dax-shim=off");
-	g_autofree char *path = raw_path(r, "program");
+	g_autofree char *path = raw_path(r, name);
 	g_autofree char *copy =
 		g_strdup_printf("cp /bin/sleep %s && truncate -s 2M %s", path, path);
-	uint64_t node;
 	int ready[2];
 	char byte;
 	pid_t pid;
@@ -334,6 +332,16 @@ static void test_refused_file(void)
 	/* The exec closes the other end. */
 	g_assert_cmpint(read(ready[0], &byte, 1), ==, 0);
 	close(ready[0]);
+	return pid;
+}
+
+/* No attribute tells that it runs. */
+static void test_refused_file(void)
+{
+	struct raw *r = start("--dax-shim=off");
+	pid_t pid = run_program(r, "program");
+	uint64_t node;
+
 	g_assert_true(look(r, ROOT, "program", &node));
 	g_assert_cmpint(setup(r, node, 0, 0, MAP_R), <, 0);
 	g_assert_false(marked(r, "program"));
@@ -349,7 +357,11 @@ static void test_refused_file(void)
 static bool chattr(const char *path, int flags)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	bool done = ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0;
+	int now = 0;
+	bool done = ioctl(fd, FS_IOC_GETFLAGS, &now) == 0;
+
+	now = (now & ~(FS_IMMUTABLE_FL | FS_APPEND_FL)) | flags;
+	done = done && ioctl(fd, FS_IOC_SETFLAGS, &now) == 0;
 
 	close(fd);
 	return done;
@@ -388,6 +400,7 @@ static void check_protected(const char *args)
 	static const int kinds[] = {FS_IMMUTABLE_FL, FS_APPEND_FL};
 	static const char *const names[] = {"immutable", "append-only"};
 	struct raw *r = start(args);
+	pid_t pid;
 
 	for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
 		g_autofree char *path = raw_path(r, names[i]);
@@ -403,6 +416,10 @@ static void check_protected(const char *args)
 		g_assert_false(marked(r, names[i]));
 		g_assert_true(chattr(path, 0));
 	}
+	pid = run_program(r, "program");
+	attack(r, "program");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 	raw_stop(r);
 }
 

@@ -2,7 +2,9 @@
 /* What is known of a file for the sake of mapping: names, permission, how it is open. */
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "t_fs_common.h"
@@ -119,7 +121,11 @@ static bool chattr(struct share *s, const char *name, int flags)
 {
 	g_autofree char *p = t_path(s, name);
 	int fd = open(p, O_RDONLY | O_CLOEXEC);
-	bool done = fd >= 0 && ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0;
+	int now = 0;
+	bool done = fd >= 0 && ioctl(fd, FS_IOC_GETFLAGS, &now) == 0;
+
+	now = (now & ~(FS_IMMUTABLE_FL | FS_APPEND_FL)) | flags;
+	done = done && ioctl(fd, FS_IOC_SETFLAGS, &now) == 0;
 
 	close(fd);
 	return done;
@@ -181,6 +187,43 @@ static void permission_of_an_ordinary_user(struct share *s, gconstpointer data)
 	}
 	g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
 	g_assert_cmpint(status, ==, 0);
+}
+
+/* In a child with mounts of its own. */
+static void a_read_only_mount_has_no_writable_file(struct share *s, gconstpointer data)
+{
+	g_autofree char *dir = t_path(s, "ro"), *file = t_path(s, "ro/f");
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0) {
+		g_test_skip("must be root to mount");
+		return;
+	}
+	make_dir(s, "ro");
+	pid = fork();
+	if (pid == 0) {
+		struct fs_attr d, f;
+		int fd;
+
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		    mount("none", dir, "tmpfs", 0, NULL) < 0)
+			_exit(77);
+		fd = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+		close(fd);
+		if (fd < 0 || mount(NULL, dir, NULL, MS_REMOUNT | MS_RDONLY, NULL) < 0)
+			_exit(2);
+		t_share_start(s); /* the old one's root is not in this namespace */
+		if (fs_lookup(s->fs, FS_ROOT_ID, "ro", &d) || fs_lookup(s->fs, d.node, "f", &f))
+			_exit(3);
+		_exit(fs_can_write(s->fs, f.node, &f.st) ? 4 : 0);
+	}
+	g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		g_test_skip("may not mount");
+	else
+		g_assert_cmpint(status, ==, 0);
 }
 
 static void a_read_only_share_has_no_writable_file(struct share *s, gconstpointer data)
@@ -250,6 +293,7 @@ int main(int argc, char **argv)
 	ADD("/fs/map/identity", identity_outlives_the_node);
 	ADD("/fs/map/permission", permission_is_what_open_would_say);
 	ADD("/fs/map/ordinary-user", permission_of_an_ordinary_user);
+	ADD("/fs/map/read-only-mount", a_read_only_mount_has_no_writable_file);
 	ADD("/fs/map/read-only-share", a_read_only_share_has_no_writable_file);
 	ADD("/fs/map/sealed", sealed_files_are_never_in_a_share);
 	ADD("/fs/map/direct", direct_only_is_counted_by_handles);
