@@ -73,12 +73,12 @@ struct load_config {
 	double zipf;
 	double runtime;
 	int daemon_pid;
-	bool verify;
-	bool mmap_like;
-	bool json;
-	bool null;
-	bool connect_only;
-	bool layout_only;
+	gboolean verify;
+	gboolean mmap_like;
+	gboolean json;
+	gboolean null;
+	gboolean connect_only;
+	gboolean layout_only;
 };
 
 static inline bool load_is_io(enum load_rw rw)
