@@ -11,7 +11,8 @@
  *
  * When the window is full a map costs another one its place. Who would go is the table's choice;
  * the coldest of a few residents taken at random stands for it. The newcomer must beat it by more
- * than chance would: by NOISE standard deviations of the difference of two counts. Without that a
+ * than chance would: by NOISE standard deviations of the difference of two counts, of which hits
+ * are a sample and so vary more. Without that a
  * uniform load would swap equals for ever, each swap a round trip or several; with it the window
  * fills once, keeps what it has, and everything else is read by request.
  *
@@ -30,10 +31,10 @@
 
 #define ROWS 4u
 #define PERIOD 256u
-#define SAMPLE 8u /* one in so many hits is counted, as so many */
+#define SAMPLE 4u /* one in so many hits is counted, as so many */
 #define HORIZON 8.0
 #define MARGIN 2.0
-#define NOISE 4.0
+#define NOISE 3.0
 #define TRIES 4u
 #define MIN_USES 2u
 #define FIRST_MAP_NS 200000.0 /* until one was measured */
@@ -58,7 +59,7 @@ struct guest_admit *guest_admit_new(uint32_t slots)
 
 	a->slots = MAX(slots, 1);
 	a->width = 1024;
-	while (a->width < 32 * a->slots && a->width < 1u << 20)
+	while (a->width < 64 * a->slots && a->width < 1u << 20)
 		a->width *= 2;
 	for (unsigned int i = 0; i < ROWS; i++)
 		a->rows[i] = g_new0(uint16_t, a->width);
@@ -203,7 +204,7 @@ bool guest_admit_miss(struct guest_admit *a, uint64_t hash)
 		double other = coldest(a);
 
 		gain = mine - other;
-		if (gain < NOISE * sqrt(mine + other))
+		if (gain < NOISE * sqrt(SAMPLE * (mine + other)))
 			return false;
 	}
 	return gain * HORIZON * get_avg(&a->read_ns) > MARGIN * get_avg(&a->map_ns);
