@@ -12,7 +12,11 @@
  * The VMM is the strict fake, one operation at a time, each taking a + b * live (really waited
  * for), whoever asked. "shmem" can neither overlay nor split, "overlay" both.
  *
- * Wait: all that the reader spends on locks, SETUPs and REMOVEs of its own, divided by its misses.
+ * Wait a miss, two ways:
+ *  reader    all that the reader spends on locks, SETUPs and REMOVEs of its own
+ *  requests  all that SETUPs and REMOVEs take from being sent to being answered, the background
+ *            thread's among them; queueing for the VMM included
+ *
  * Work: the reader's own time between two misses, as a multiple of one VMM operation. At 0 the
  * VMM is never idle: then a miss costs one map and one unmap, whoever waits for which, and no
  * manager can do better than that ("floor" is the VMM's time for one map).
@@ -54,7 +58,8 @@ static const GOptionEntry entries[] = {
 	{"work", 0, 0, G_OPTION_ARG_DOUBLE, &opt_work, "only this much work a miss", "X"},
 	{"driver", 0, 0, G_OPTION_ARG_STRING, &opt_driver, "only this driver", "NAME"},
 	{"pattern", 0, 0, G_OPTION_ARG_STRING, &opt_pattern, "only this pattern", "NAME"},
-	{"check", 0, 0, G_OPTION_ARG_NONE, &opt_check, "fail where calls a miss are too many", NULL},
+	{"check", 0, 0, G_OPTION_ARG_NONE, &opt_check, "fail where calls a miss are too many",
+	 NULL},
 	{NULL},
 };
 
@@ -163,7 +168,8 @@ struct guest {
 	uint64_t accesses;
 	uint64_t misses;
 	uint64_t inline_removes;
-	uint64_t wait_ns;
+	uint64_t wait_ns;     /* the reader's */
+	uint64_t requests_ns; /* from a request to its answer, whoever sent it; atomic */
 };
 
 static double rnd(struct guest *g)
@@ -205,6 +211,7 @@ static uint32_t *slot_of(struct guest *g, uint32_t chunk)
 static bool reclaim_one(struct guest *g)
 {
 	uint32_t chunk, slot;
+	uint64_t start;
 	gpointer p;
 
 	g_mutex_lock(&g->lock);
@@ -215,8 +222,10 @@ static bool reclaim_one(struct guest *g)
 	chunk = GPOINTER_TO_UINT(p) - 1;
 	queue_lock(&g->inode);
 	slot = *slot_of(g, chunk) - 1;
+	start = util_now_ns();
 	if (dm_host_remove(g->t, slot * SLOT, SLOT) != 0)
 		abort();
+	__atomic_fetch_add(&g->requests_ns, util_now_ns() - start, __ATOMIC_RELAXED);
 	*slot_of(g, chunk) = 0;
 	g_mutex_lock(&g->lock);
 	g_queue_push_tail(&g->free, GUINT_TO_POINTER(slot + 1));
@@ -270,10 +279,13 @@ static void miss(struct guest *g, uint32_t chunk)
 {
 	uint32_t slot = take_slot(g);
 	struct dm_file_key key = {0, 1};
+	uint64_t start;
 
 	queue_lock(&g->inode);
+	start = util_now_ns();
 	if (dm_host_setup(g->t, slot * SLOT, SLOT, key, chunk * SLOT, false) != 0)
 		abort();
+	__atomic_fetch_add(&g->requests_ns, util_now_ns() - start, __ATOMIC_RELAXED);
 	*slot_of(g, chunk) = slot + 1;
 	g_mutex_lock(&g->lock);
 	g_queue_push_tail(&g->busy, GUINT_TO_POINTER(chunk + 1));
@@ -312,10 +324,11 @@ static void read_some(struct guest *g, uint64_t misses)
 struct outcome {
 	double calls; /* a miss */
 	double maps;
-	double wait_us; /* a miss */
-	double op_us;	/* an operation, as waited for */
-	double path;	/* unmaps on the guest's path, a miss */
-	double hits;	/* an access */
+	double wait_us;	    /* a miss */
+	double requests_us; /* a miss */
+	double op_us;	    /* an operation, as waited for */
+	double path;	    /* unmaps on the guest's path, a miss */
+	double hits;	    /* an access */
 };
 
 static void fill_zipf(struct guest *g)
@@ -375,7 +388,7 @@ static double accesses_a_miss(struct guest *g)
 
 static void measure(struct guest *g, struct vmm *v, double work, struct outcome *o)
 {
-	uint64_t misses, accesses, ops, op_ns, wait_ns;
+	uint64_t misses, accesses, ops, op_ns, wait_ns, requests_ns;
 	struct dm_stats s0, s1;
 	GThread *worker = g_thread_new("reclaimer", reclaimer, g);
 
@@ -388,14 +401,17 @@ static void measure(struct guest *g, struct vmm *v, double work, struct outcome 
 				 accesses_a_miss(g));
 	misses = g->misses, accesses = g->accesses, ops = v->ops, op_ns = v->op_ns;
 	wait_ns = g->wait_ns;
+	requests_ns = __atomic_load_n(&g->requests_ns, __ATOMIC_RELAXED);
 	dm_table_stats(g->t, &s0);
 	read_some(g, (uint64_t)opt_misses);
 	dm_table_stats(g->t, &s1);
+	requests_ns = __atomic_load_n(&g->requests_ns, __ATOMIC_RELAXED) - requests_ns;
 	misses = g->misses - misses;
 	*o = (struct outcome){
 		.calls = (double)(v->ops - ops) / (double)misses,
 		.maps = (double)(s1.maps - s0.maps) / (double)misses,
 		.wait_us = (double)(g->wait_ns - wait_ns) / (double)misses / 1000,
+		.requests_us = (double)requests_ns / (double)misses / 1000,
 		.op_us = (double)(v->op_ns - op_ns) / (double)MAX(1, v->ops - ops) / 1000,
 		.path = (double)(s1.asked_unmaps - s0.asked_unmaps) / (double)misses,
 		.hits = 1 - (double)misses / (double)(g->accesses - accesses),
@@ -444,12 +460,12 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median_wait(const struct outcome *o, int n)
+static double median(const struct outcome *o, int n, size_t field)
 {
 	double v[MAX_ROUNDS];
 
 	for (int i = 0; i < n; i++)
-		v[i] = o[i].wait_us;
+		v[i] = *(const double *)((const char *)&o[i] + field);
 	qsort(v, (size_t)n, sizeof(v[0]), by_value);
 	return v[n / 2];
 }
@@ -462,26 +478,31 @@ static double mean(const struct outcome *o, int n, size_t field)
 		sum += *(const double *)((const char *)&o[i] + field);
 	return sum / n;
 }
+#define MEDIAN(o, field) median(o, opt_rounds, offsetof(struct outcome, field))
 #define MEAN(o, field) mean(o, opt_rounds, offsetof(struct outcome, field))
 
 /* Returns false when a target is missed that time has no part in. */
 static bool compare(bool overlay, enum pattern pattern, double work)
 {
 	struct outcome full[MAX_ROUNDS], forward[MAX_ROUNDS];
-	double wait[2];
+	double wait[2], requests[2];
 
 	for (int i = 0; i < opt_rounds; i++) {
 		run(overlay, pattern, i % 2 == 0, work, i % 2 ? &full[i] : &forward[i]);
 		run(overlay, pattern, i % 2 != 0, work, i % 2 ? &forward[i] : &full[i]);
 	}
-	wait[0] = median_wait(full, opt_rounds);
-	wait[1] = median_wait(forward, opt_rounds);
+	wait[0] = MEDIAN(full, wait_us);
+	wait[1] = MEDIAN(forward, wait_us);
+	requests[0] = MEDIAN(full, requests_us);
+	requests[1] = MEDIAN(forward, requests_us);
 	printf("bench b driver=%s pattern=%s work=%.1f slots=%d file=4x rounds=%d misses=%d "
 	       "hits=%.2f full_calls=%.3f forward_calls=%.3f full_unmaps_on_path=%.3f "
-	       "full_wait_us=%.0f forward_wait_us=%.0f op_us=%.0f wait_ratio=%.2f\n",
+	       "op_us=%.0f full_reader_us=%.0f forward_reader_us=%.0f reader_ratio=%.2f "
+	       "full_requests_us=%.0f forward_requests_us=%.0f requests_ratio=%.2f\n",
 	       overlay ? "overlay" : "shmem", pattern_names[pattern], work, opt_slots, opt_rounds,
 	       opt_misses, MEAN(full, hits), MEAN(full, calls), MEAN(forward, calls),
-	       MEAN(full, path), wait[0], wait[1], MEAN(forward, op_us), wait[1] / wait[0]);
+	       MEAN(full, path), MEAN(forward, op_us), wait[0], wait[1], wait[1] / wait[0],
+	       requests[0], requests[1], requests[1] / requests[0]);
 	fflush(stdout);
 	return overlay ? MEAN(full, calls) <= 1.05 : MEAN(full, path) <= 0.05;
 }

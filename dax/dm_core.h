@@ -169,6 +169,7 @@ struct dm_chan_request {
 	size_t n;
 	bool has_map;
 	bool ordered; /* its operations depend on each other: do not reorder or join */
+	bool patient; /* nobody waits: may be kept until no map is likely to come meanwhile */
 	bool lead;
 	enum dm_req_phase phase;
 	int rc;
@@ -180,7 +181,11 @@ struct dm_chan {
 	struct util_mutex lock;
 	struct cds_list_head maps;
 	struct cds_list_head unmaps;
+	struct cds_list_head patient;
 	bool busy;
+	unsigned int owed;	  /* rounds of maps that no patient unmap has followed yet */
+	uint64_t map_end_ns;	  /* when the last round of maps came back ... */
+	uint64_t map_ns;	  /* ... and how long it took */
 	unsigned int passed_over; /* times that maps were preferred to queued unmaps */
 };
 

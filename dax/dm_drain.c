@@ -46,7 +46,8 @@ static void load(void *ctx, struct rc_load *l)
 	l->mapped = __atomic_load_n(&b->mapped, __ATOMIC_RELAXED);
 	l->budget = b->limit == UINT32_MAX ? 0 : b->limit;
 	l->bytes = __atomic_load_n(&b->bytes, __ATOMIC_RELAXED);
-	l->window = c->caps.size;
+	/* a full window is no reason where a map simply replaces what lingers */
+	l->window = dm_can(c, DM_WINDOW_OVERLAY) ? 0 : c->caps.size;
 	l->dearer = rc_cost_dearer(&c->cost, (uint32_t)l->mapped);
 	l->overlay = dm_can(c, DM_WINDOW_OVERLAY);
 }
@@ -61,10 +62,13 @@ static bool oldest(void *ctx, uint64_t *stamp)
 /* Evicts up to @want that linger since before @before_ns; *@ok: all that were claimed went. */
 static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok)
 {
+	bool overlay = dm_can(c, DM_WINDOW_OVERLAY);
 	size_t busy = 0, n, done = 0;
 	struct dm_evict e;
 
-	dm_evict_init(&e, c->caps.batch, true);
+	/* where unmaps stand in the way of maps: one at a time, each in its moment */
+	dm_evict_init(&e, overlay ? c->caps.batch : 1, true);
+	e.req.patient = !overlay;
 	while (done < want && *ok) {
 		n = dm_evict_oldest(c, &e, want - done, before_ns, &busy);
 		if (n == 0)

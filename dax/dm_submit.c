@@ -11,6 +11,15 @@
  * (an unmap that makes room for a map), in their own order; then unmaps. All that is under way at
  * one time lies in disjoint claims, so the order between requests means nothing to the outcome.
  *
+ * Where a map cannot overlay, each range costs an unmap too, and all that the driver is busy with
+ * when a map comes is time on somebody's path. So
+ *  - maps and unmaps do not share a round: the maps' askers would wait for the unmaps;
+ *  - the reclaim worker's unmaps are patient. They go one by one: one soon after each round of
+ *    maps, since who has just been answered is the least likely to ask again at once, and any
+ *    number when no map has come for some time. One for each map is as many as there are. Not
+ *    right behind the map: QEMU would be busy with the unmap, and hold the lock that the guest's
+ *    CPUs need for device registers, while the answer's interrupt is on its way.
+ *
  * Where the driver can unmap a part of what it mapped, neighbours are joined into one operation:
  * the table still knows them apart. A joined operation that fails is repeated in its parts, so
  * that each asker gets its own answer.
@@ -23,6 +32,12 @@
 #include "util_yield.h"
 
 #define UNMAPS_PASSED_OVER 4
+#define OWED_URGENT 3u /* so many maps have overtaken patient unmaps: now one goes */
+#define OWED_MAX 8u
+#define SETTLE_MIN_NS UINT64_C(100000)
+#define SETTLE_MAX_NS UINT64_C(1000000)
+#define QUIET_MIN_NS UINT64_C(2000000)
+#define QUIET_MAPS 4 /* no map for as long as so many take: quiet */
 
 /* One submit call being put together. */
 struct round {
@@ -37,11 +52,13 @@ void dm_chan_init(struct dm_chan *ch)
 	util_mutex_init(&ch->lock);
 	CDS_INIT_LIST_HEAD(&ch->maps);
 	CDS_INIT_LIST_HEAD(&ch->unmaps);
+	CDS_INIT_LIST_HEAD(&ch->patient);
 }
 
 void dm_chan_destroy(struct dm_chan *ch)
 {
-	g_assert(cds_list_empty(&ch->maps) && cds_list_empty(&ch->unmaps) && !ch->busy);
+	g_assert(cds_list_empty(&ch->maps) && cds_list_empty(&ch->unmaps));
+	g_assert(cds_list_empty(&ch->patient) && !ch->busy);
 	util_mutex_destroy(&ch->lock);
 }
 
@@ -196,42 +213,66 @@ static void fill_round(struct dm_core *c, struct dm_chan_request *own, struct cd
 	UTIL_REQUIRES(c->chan.lock)
 {
 	struct dm_chan *ch = &c->chan;
+	bool mix = dm_can(c, DM_WINDOW_OVERLAY);
 	struct dm_chan_request *req, *tmp;
 	size_t ops = 0;
 
 	take(round, own, &ops);
 	cds_list_for_each_entry_safe (req, tmp, &ch->maps, link) {
-		if (ops + req->n <= c->caps.batch)
+		if ((mix || own->has_map) && ops + req->n <= c->caps.batch)
 			take(round, req, &ops);
 	}
 	cds_list_for_each_entry_safe (req, tmp, &ch->unmaps, link) {
-		if (ops + req->n <= c->caps.batch)
+		if ((mix || !own->has_map) && !own->patient && ops + req->n <= c->caps.batch)
 			take(round, req, &ops);
 	}
 }
 
+/*
+ * From when on a patient request may go: once the last answer has got through, or, where each
+ * round of maps has had its unmap, once it is quiet.
+ */
+static uint64_t patient_from(const struct dm_chan *ch)
+{
+	uint64_t few = CLAMP(ch->map_ns / 4, SETTLE_MIN_NS, SETTLE_MAX_NS);
+
+	return ch->map_end_ns + (ch->owed ? few : MAX(QUIET_MIN_NS, QUIET_MAPS * ch->map_ns));
+}
+
+/*
+ * Who leads the next round. A patient request is only told that the channel is idle: by the time
+ * that it runs, a map may have come and is not to wait for it. But not for ever.
+ */
+static struct cds_list_head *whose_turn(struct dm_chan *ch) UTIL_REQUIRES(ch->lock)
+{
+	bool unmaps = !cds_list_empty(&ch->unmaps);
+
+	if (!cds_list_empty(&ch->patient) && ch->owed >= OWED_URGENT)
+		return &ch->patient;
+	if (cds_list_empty(&ch->maps))
+		return unmaps ? &ch->unmaps : NULL;
+	if (!unmaps || ++ch->passed_over < UNMAPS_PASSED_OVER)
+		return &ch->maps;
+	ch->passed_over = 0;
+	return &ch->unmaps;
+}
+
 static void pass_the_lead(struct dm_chan *ch) UTIL_REQUIRES(ch->lock)
 {
-	struct cds_list_head *from = &ch->maps;
+	struct cds_list_head *from = whose_turn(ch);
 	struct dm_chan_request *next;
 
-	if (!cds_list_empty(&ch->unmaps) &&
-	    (cds_list_empty(&ch->maps) || ++ch->passed_over >= UNMAPS_PASSED_OVER)) {
-		from = &ch->unmaps;
-		ch->passed_over = 0;
-	}
-	if (cds_list_empty(from)) {
-		ch->busy = false;
+	ch->busy = from != NULL;
+	if (!from && cds_list_empty(&ch->patient))
 		return;
-	}
-	next = cds_list_first_entry(from, struct dm_chan_request, link);
-	next->lead = true;
+	next = cds_list_first_entry(from ? from : &ch->patient, struct dm_chan_request, link);
+	next->lead = from != NULL;
 	util_cond_signal(&next->cond);
 }
 
 static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c->chan.lock)
 {
-	uint64_t start = util_now_ns();
+	uint64_t start = util_now_ns(), end;
 	struct dm_chan_request *req, *tmp;
 	CDS_LIST_HEAD(round);
 	int rc;
@@ -240,14 +281,42 @@ static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c
 	util_mutex_unlock(&c->chan.lock);
 	rc = run_round(c, &round);
 	util_mutex_lock(&c->chan.lock);
+	end = util_now_ns();
+	if (own->has_map) {
+		c->chan.map_end_ns = end;
+		c->chan.map_ns = end - start;
+		c->chan.owed = MIN(c->chan.owed + 1, OWED_MAX);
+	} else if (own->patient && c->chan.owed) {
+		c->chan.owed--;
+	}
 	cds_list_for_each_entry_safe (req, tmp, &round, link) {
 		req->rc = rc;
-		req->ns = util_now_ns() - start;
+		req->ns = end - start;
 		req->phase = DM_REQ_DONE;
 		if (req != own)
 			util_cond_signal(&req->cond);
 	}
 	pass_the_lead(&c->chan);
+}
+
+static struct cds_list_head *queue_of(struct dm_chan *ch, const struct dm_chan_request *req)
+{
+	return req->has_map ? &ch->maps : req->patient ? &ch->patient : &ch->unmaps;
+}
+
+/* Sleeps until @req is done, leads, or may take the lead of an idle channel; then it does. */
+static void wait_for_turn(struct dm_chan *ch, struct dm_chan_request *req) UTIL_REQUIRES(ch->lock)
+{
+	while (req->phase != DM_REQ_DONE && !req->lead) {
+		if (ch->busy) {
+			util_cond_wait(&req->cond, &ch->lock);
+		} else if (!req->patient || util_now_ns() >= patient_from(ch)) {
+			ch->busy = true;
+			req->lead = true;
+		} else {
+			util_cond_wait_until(&req->cond, &ch->lock, patient_from(ch));
+		}
+	}
 }
 
 static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
@@ -256,13 +325,8 @@ static int submit_queued(struct dm_core *c, struct dm_chan_request *req)
 	util_mutex_lock(&c->chan.lock);
 	req->phase = DM_REQ_QUEUED;
 	req->lead = false;
-	cds_list_add_tail(&req->link, req->has_map ? &c->chan.maps : &c->chan.unmaps);
-	if (!c->chan.busy) {
-		c->chan.busy = true;
-		req->lead = true;
-	}
-	while (req->phase != DM_REQ_DONE && !req->lead)
-		util_cond_wait(&req->cond, &c->chan.lock);
+	cds_list_add_tail(&req->link, queue_of(&c->chan, req));
+	wait_for_turn(&c->chan, req);
 	if (req->phase != DM_REQ_DONE)
 		lead(c, req);
 	util_mutex_unlock(&c->chan.lock);

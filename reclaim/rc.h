@@ -104,7 +104,7 @@ uint32_t rc_cost_dearer(const struct rc_cost *c, uint32_t live);
  * @mapped: mappings live
  * @budget: how many may be; 0 = no limit
  * @bytes: mapped bytes
- * @window: window size, bytes
+ * @window: window size, bytes; 0 = no limit, as filling it costs nothing
  * @dearer: rc_cost_dearer() now, percent
  * @overlay: a map may simply replace a candidate
  */

@@ -8,9 +8,9 @@
  * file and page cache are held. So:
  *  - where a map simply replaces a candidate, candidates stay until a watermark is passed, or for
  *    long; less long when maps were measured to get dearer;
- *  - where it does not, they go soon: just late enough to go in batches. The slots that Linux
- *    reuses first are the ones it freed first, and those are unmapped first, so the unmap has been
- *    done when the slot comes round;
+ *  - where it does not, they go at once, as soon as the channel has a moment (dm_submit.c). The
+ *    slots that Linux reuses first are the ones it freed first, and those are unmapped first, so
+ *    the unmap has been done when the slot comes round;
  *  - under memory pressure all go.
  */
 #include "rc.h"
@@ -20,7 +20,7 @@
 #define MS UINT64_C(1000000)
 #define LONG_NS (10000 * MS)
 #define DEAR_NS (1000 * MS)
-#define SOON_NS (2 * MS)
+#define SOON_NS 0
 #define DEAR_PERCENT 150
 
 /* Averages by power of two of the live count. */
@@ -64,7 +64,7 @@ static uint64_t over(uint64_t used, uint64_t limit, uint32_t percent)
 bool rc_above_high(const struct rc_load *load, const struct rc_marks *marks)
 {
 	return (load->budget && over(load->mapped, load->budget, marks->high)) ||
-	       over(load->bytes, load->window, marks->high);
+	       (load->window && over(load->bytes, load->window, marks->high));
 }
 
 static uint64_t linger_age(const struct rc_load *load, const struct rc_marks *marks)
@@ -90,7 +90,7 @@ struct rc_decision rc_decide(const struct rc_load *load, const struct rc_marks *
 		return d;
 	if (load->budget)
 		want = over(load->mapped, load->budget, marks->low);
-	if (load->mapped && load->bytes) {
+	if (load->window && load->mapped && load->bytes) {
 		uint64_t excess = over(load->bytes, load->window, marks->low);
 		uint64_t each = MAX(1, load->bytes / load->mapped);
 
