@@ -32,7 +32,7 @@
 #include "util_yield.h"
 
 #define UNMAPS_PASSED_OVER 4
-#define OWED_URGENT 3u /* so many maps have overtaken patient unmaps: now one goes */
+#define OWED_URGENT 3u /* so many rounds of maps have overtaken a patient unmap */
 #define OWED_MAX 8u
 #define SETTLE_MIN_NS UINT64_C(100000)
 #define SETTLE_MAX_NS UINT64_C(1000000)
@@ -229,32 +229,34 @@ static void fill_round(struct dm_core *c, struct dm_chan_request *own, struct cd
 }
 
 /*
- * From when on a patient request may go: once the last answer has got through, or, where each
- * round of maps has had its unmap, once it is quiet.
+ * From when on a patient request may go: once the last answer has got through, or at once where
+ * maps come too thick for that; but where each round of maps has had its unmap, once it is quiet.
  */
 static uint64_t patient_from(const struct dm_chan *ch)
 {
-	uint64_t few = CLAMP(ch->map_ns / 4, SETTLE_MIN_NS, SETTLE_MAX_NS);
-
-	return ch->map_end_ns + (ch->owed ? few : MAX(QUIET_MIN_NS, QUIET_MAPS * ch->map_ns));
+	if (ch->owed >= OWED_URGENT)
+		return ch->map_end_ns;
+	if (ch->owed)
+		return ch->map_end_ns + CLAMP(ch->map_ns / 4, SETTLE_MIN_NS, SETTLE_MAX_NS);
+	return ch->map_end_ns + MAX(QUIET_MIN_NS, QUIET_MAPS * ch->map_ns);
 }
 
 /*
  * Who leads the next round. A patient request is only told that the channel is idle: by the time
- * that it runs, a map may have come and is not to wait for it. But not for ever.
+ * that it runs a map may have come, and is not to wait for it. But not for ever.
  */
 static struct cds_list_head *whose_turn(struct dm_chan *ch) UTIL_REQUIRES(ch->lock)
 {
 	bool unmaps = !cds_list_empty(&ch->unmaps);
 
-	if (!cds_list_empty(&ch->patient) && ch->owed >= OWED_URGENT)
-		return &ch->patient;
 	if (cds_list_empty(&ch->maps))
 		return unmaps ? &ch->unmaps : NULL;
-	if (!unmaps || ++ch->passed_over < UNMAPS_PASSED_OVER)
+	if (!unmaps && cds_list_empty(&ch->patient))
+		return &ch->maps;
+	if (++ch->passed_over < UNMAPS_PASSED_OVER)
 		return &ch->maps;
 	ch->passed_over = 0;
-	return &ch->unmaps;
+	return unmaps ? &ch->unmaps : &ch->patient;
 }
 
 static void pass_the_lead(struct dm_chan *ch) UTIL_REQUIRES(ch->lock)
