@@ -135,12 +135,31 @@ bool dm_claimed(const struct dm_core *c, uint64_t lo, uint64_t hi)
 	return find_conflict(c, dm_extent_mask(c, lo, hi), lo, hi, UINT64_MAX) != NULL;
 }
 
+const struct dm_claim *dm_claim_in_the_way(const struct dm_core *c, const struct dm_range *r,
+					   uint64_t lo, uint64_t hi)
+{
+	lo = MAX(lo, r->offset);
+	hi = MIN(hi, dm_range_end(r));
+	for (uint64_t m = dm_range_mask(c, r); m; m &= m - 1) {
+		const struct dm_stripe *s = &c->stripes[__builtin_ctzll(m)];
+
+		for (uint32_t i = 0; i < s->n_claims; i++) {
+			const struct dm_claim *x = s->claims[i];
+
+			if (overlaps(x, r->offset, dm_range_end(r)) &&
+			    (lo < x->ask_lo || hi > x->ask_hi))
+				return x;
+		}
+	}
+	return NULL;
+}
+
 bool dm_claim_try(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi)
 {
 	if (dm_claimed(c, lo, hi))
 		return false;
-	cl->lo = lo;
-	cl->hi = hi;
+	cl->lo = cl->ask_lo = lo;
+	cl->hi = cl->ask_hi = hi;
 	cl->mask = dm_extent_mask(c, lo, hi);
 	register_claim(c, cl);
 	return true;
@@ -166,6 +185,15 @@ static void wait_for_claim(struct dm_core *c, unsigned int stripe, uint64_t seq)
 	util_mutex_unlock(&s->lock);
 	dm_count(c, DM_C_waits, 1);
 	dm_count(c, DM_C_wait_ns, util_now_ns() - start);
+}
+
+void dm_claim_wait(struct dm_core *c, uint64_t mask, const struct dm_claim *x)
+{
+	unsigned int stripe = (unsigned int)__builtin_ctzll(mask & x->mask);
+	uint64_t seq = x->seq;
+
+	dm_stripes_unlock(c, mask);
+	wait_for_claim(c, stripe, seq);
 }
 
 /*
@@ -215,11 +243,11 @@ static void wait_conflict(struct dm_core *c, uint64_t mask, const struct dm_clai
 	dm_stripes_lock(c, mask);
 }
 
-void dm_claim_acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi)
+/* @cl: .ask_lo and .ask_hi are filled in. */
+static void acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi)
 {
 	struct dm_claim *x;
 
-	*cl = (struct dm_claim){0};
 	for (;;) {
 		cl->lo = lo;
 		cl->hi = hi;
@@ -234,4 +262,16 @@ void dm_claim_acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint6
 		dm_stripes_unlock(c, cl->mask);
 		dm_stripes_wake(c, cl->mask);
 	}
+}
+
+void dm_claim_acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi)
+{
+	*cl = (struct dm_claim){.ask_lo = lo, .ask_hi = hi};
+	acquire(c, cl, lo, hi);
+}
+
+void dm_claim_acquire_range(struct dm_core *c, struct dm_claim *cl, const struct dm_range *r)
+{
+	*cl = (struct dm_claim){.ask_lo = 0, .ask_hi = 0};
+	acquire(c, cl, r->offset, dm_range_end(r));
 }

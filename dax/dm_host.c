@@ -3,9 +3,10 @@
  * The host seat: the window's user picks the offsets. What comes in is a guest's, so every number
  * is checked and every order of calls is legal.
  *
- * A remove answers at once: the range lingers. It passes over what somebody has a claim on: that
- * is either not owned any more, or a setup that has not been answered yet, and a remove that races
- * with an unanswered setup may as well have come before it.
+ * A remove answers at once: the range lingers. It passes over bytes that a setup or a flush under
+ * way has asked for: it may as well have come before those. A claim that merely grew to the range
+ * does not answer the remove: that one, of a guest that maps pieces of a range and gives back
+ * others at the same time, is waited for.
  */
 #include "dm_core.h"
 
@@ -103,9 +104,10 @@ static void remove_part_locked(struct dm_core *c, struct dm_range *r, uint64_t l
 	dm_range_give_back_locked(c, r, true);
 }
 
-static void remove_lazily(struct dm_core *c, uint64_t lo, uint64_t hi)
+/* Gives back what can be; returns a claim that must be waited for before the rest can. */
+static const struct dm_claim *remove_locked(struct dm_core *c, uint64_t lo, uint64_t hi)
 {
-	uint64_t mask = dm_lock_extent(c, lo, hi);
+	const struct dm_claim *wait = NULL, *x;
 	struct dm_vec found;
 
 	dm_vec_init(&found);
@@ -113,13 +115,35 @@ static void remove_lazily(struct dm_core *c, uint64_t lo, uint64_t hi)
 	for (size_t i = 0; i < found.n; i++) {
 		struct dm_range *r = found.v[i];
 
-		if (r->state == DM_LIVE && !dm_claimed(c, r->offset, dm_range_end(r)))
+		if (r->state != DM_LIVE)
+			continue;
+		if (!dm_claimed(c, r->offset, dm_range_end(r))) {
 			remove_part_locked(c, r, lo, hi);
+			continue;
+		}
+		x = dm_claim_in_the_way(c, r, lo, hi);
+		if (x && dm_range_owned(c, r, lo, hi))
+			wait = x;
 	}
-	dm_stripes_unlock(c, mask);
-	if (found.n)
-		dm_drain_kick(c);
 	dm_vec_clear(&found);
+	return wait;
+}
+
+static void remove_lazily(struct dm_core *c, uint64_t lo, uint64_t hi)
+{
+	const struct dm_claim *wait;
+
+	do {
+		uint64_t mask = dm_lock_extent(c, lo, hi);
+
+		wait = remove_locked(c, lo, hi);
+		if (wait)
+			dm_claim_wait(c, mask, wait);
+		else
+			dm_stripes_unlock(c, mask);
+	} while (wait);
+	if (rc_count(c->lingering))
+		dm_drain_kick(c);
 }
 
 int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len)

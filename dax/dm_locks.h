@@ -53,6 +53,9 @@ struct dm_range;
  * struct dm_claim - one asker's right to an extent of the window while the driver works
  * @lo: first byte
  * @hi: one past the last
+ * @ask_lo: what was asked for, before it grew to whole ranges: within it, a remove may as well
+ *          have come before the holder, and need not wait
+ * @ask_hi: one past its last byte
  * @seq: order of registration
  * @mask: the stripes it is registered with
  * @req: the queued request that holds the unmap which this claim is for, or NULL: then the
@@ -63,6 +66,8 @@ struct dm_range;
 struct dm_claim {
 	uint64_t lo;
 	uint64_t hi;
+	uint64_t ask_lo;
+	uint64_t ask_hi;
 	uint64_t seq;
 	uint64_t mask;
 	struct dm_chan_request *req;
@@ -99,6 +104,10 @@ uint64_t dm_lock_extent(struct dm_core *c, uint64_t lo, uint64_t hi);
  */
 void dm_claim_acquire(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t hi);
 
+/** dm_claim_acquire_range() - as dm_claim_acquire(), for one who wants the range as it is: a
+ * remove must not pass over it. */
+void dm_claim_acquire_range(struct dm_core *c, struct dm_claim *cl, const struct dm_range *r);
+
 /**
  * dm_claim_try() - claims [lo, hi), whose stripes are locked, unless somebody else has a claim
  * there. Fill in @req, @slot and @range before.
@@ -107,6 +116,18 @@ bool dm_claim_try(struct dm_core *c, struct dm_claim *cl, uint64_t lo, uint64_t 
 
 /** dm_claim_release() - gives the claim up; its stripes are locked. Wake them once unlocked. */
 void dm_claim_release(struct dm_core *c, struct dm_claim *cl);
+
+/**
+ * dm_claim_in_the_way() - a claim on @r that a remove of [lo, hi), part of it, must wait for
+ *
+ * One that asked for other bytes, and only grew to @r, or only looks at it: the remove is not
+ * answered by what that one does. NULL: none. The stripes of @r are locked.
+ */
+const struct dm_claim *dm_claim_in_the_way(const struct dm_core *c, const struct dm_range *r,
+					   uint64_t lo, uint64_t hi);
+
+/** dm_claim_wait() - unlocks the stripes in @mask and sleeps until @x, seen under them, is gone. */
+void dm_claim_wait(struct dm_core *c, uint64_t mask, const struct dm_claim *x);
 
 /** dm_claimed() - does anybody have a claim on [lo, hi)? Its stripes are locked. */
 bool dm_claimed(const struct dm_core *c, uint64_t lo, uint64_t hi);

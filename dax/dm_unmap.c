@@ -299,7 +299,7 @@ static int unmap_one(struct dm_core *c, struct dm_range *r, bool live)
 	int err = 0;
 
 	dm_vec_init(&one);
-	dm_claim_acquire(c, &cl, r->offset, dm_range_end(r));
+	dm_claim_acquire_range(c, &cl, r);
 	if (r->state == DM_LINGERING || (live && r->state == DM_LIVE)) {
 		dm_unmap_begin_locked(c, r);
 		dm_vec_add(&one, r);

@@ -94,7 +94,8 @@ int dm_host_setup(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_f
  *
  * Ranges partly inside are cut where the driver can split. Removing nothing is fine. @len may
  * reach beyond the window (UINT64_MAX: all of it). A range with pins lingers once the last pin
- * is dropped. Does not wait for the driver unless the manager is FORWARD.
+ * is dropped. Does not wait for the driver unless the manager is FORWARD, or a setup under way
+ * next to these bytes works on the very range that they belong to.
  * Returns 0, -EINVAL, -EPIPE.
  */
 int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len);

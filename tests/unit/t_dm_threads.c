@@ -175,6 +175,39 @@ static void test_second_asker_waits_for_the_first(void)
 	fx_end(&fx);
 }
 
+static gpointer remove_two(gpointer data)
+{
+	g_assert_cmpint(fx_remove(data, 0, 2), ==, 0);
+	return NULL;
+}
+
+/* A setup whose claim has grown to a range does not swallow the remove of another part of it. */
+static void test_remove_beside_a_setup_is_not_lost(void)
+{
+	for (int split = 0; split < 2; split++) {
+		struct dm_fixture fx;
+		struct asker a = {.fx = &fx, .g = 3, .n = 2, .file = 1, .fg = 3};
+		GThread *t;
+
+		fx_begin(&fx, split ? FX_OVERLAY : FX_SHMEM, 0, NULL);
+		g_assert_cmpint(fx_setup(&fx, 0, 4, 1, 0), ==, 0);
+		window_faulty_hold(fx.window);
+		asker_start(&a); /* maps granule 4 */
+		window_faulty_wait_held(fx.window);
+		t = g_thread_new("remove", remove_two, &fx);
+		while (fx_stats(&fx).removes == 0)
+			g_usleep(100);
+		g_usleep(1000); /* so that it is in the middle: only a bug depends on it */
+		window_faulty_let_go(fx.window);
+		g_assert_cmpint(asker_join(&a), ==, 0);
+		g_thread_join(t);
+		g_assert_false(fx_owned(&fx, 0) || fx_owned(&fx, 1));
+		g_assert_true(fx_owned(&fx, 2) && fx_owned(&fx, 3) && fx_owned(&fx, 4));
+		fx_assert_balance(&fx);
+		fx_end(&fx);
+	}
+}
+
 static gpointer unpin_later(gpointer data)
 {
 	struct dm_fixture *fx = ((void **)data)[0];
@@ -401,6 +434,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/join", test_neighbours_are_joined);
 	g_test_add_func("/dm/cancel", test_queued_unmap_is_cancelled);
 	g_test_add_func("/dm/second-asker", test_second_asker_waits_for_the_first);
+	g_test_add_func("/dm/remove-beside-setup", test_remove_beside_a_setup_is_not_lost);
 	g_test_add_func("/dm/replace-pinned", test_replacing_waits_for_pins);
 	g_test_add_func("/dm/room/new-lingering", test_new_lingering_range_ends_the_wait_for_room);
 	g_test_add_func("/dm/room/of-a-setup", test_room_made_by_a_setup_is_waited_for);
