@@ -99,12 +99,17 @@ uint32_t dm_range_pins(const struct dm_range *r)
 	return __atomic_load_n(&r->word, __ATOMIC_ACQUIRE) & ~DM_CLOSED;
 }
 
+static bool chain_pinned(const struct dm_range *r)
+{
+	for (; r; r = r->parent)
+		if (dm_range_pins(r))
+			return true;
+	return false;
+}
+
 bool dm_range_pinned_locked(struct dm_range *r)
 {
-	for (const struct dm_range *p = r; p; p = p->parent)
-		if (dm_range_pins(p))
-			return !DM_MUTATE(1);
-	return false;
+	return chain_pinned(r) && !DM_MUTATE(1);
 }
 
 void dm_range_close_locked(struct dm_range *r)
@@ -354,7 +359,7 @@ size_t dm_range_cut_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, u
 			   struct dm_range *pieces[3])
 {
 	uint64_t at[4] = {r->offset, MAX(lo, r->offset), MIN(hi, dm_range_end(r)), dm_range_end(r)};
-	bool was_live = r->state == DM_LIVE;
+	bool was_live = r->state == DM_LIVE, pinned;
 	struct rc_node *nodes[3];
 	size_t n = 0;
 
@@ -380,9 +385,11 @@ size_t dm_range_cut_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, u
 		dm_count(c, DM_C_lingering, (uint64_t)-1);
 	}
 	dm_range_set_state(r, DM_FREE);
+	/* final, as all are closed: a chain of parents ends with its last pin */
+	pinned = chain_pinned(r);
 	for (size_t i = 0; i < n; i++) {
 		settle_piece(c, pieces[i], was_live);
-		if (dm_range_pins(r) == 0 && !r->parent) {
+		if (!pinned) {
 			pieces[i]->parent = NULL;
 			dm_range_unref(r);
 		}

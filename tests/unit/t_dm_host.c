@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "dm_core.h"
+
 static const struct dm_table_config forward = {.manager = DM_MANAGER_FORWARD};
 
 static void test_arguments_are_checked(void)
@@ -290,6 +292,33 @@ static void test_pin_describes_the_bytes(void)
 	fx_end(&fx);
 }
 
+static bool has_parent(struct dm_fixture *fx)
+{
+	const struct dm_range *r = dm_index_lookup(dm_table_core(fx->t), 0);
+
+	return r && r->parent;
+}
+
+/* What was cut while pinned does not hold on to its forebears for ever. */
+static void test_cuts_forget_old_pins(void)
+{
+	struct dm_fixture fx;
+	struct dm_pin pin;
+
+	fx_begin(&fx, FX_OVERLAY, 0, NULL);
+	g_assert_cmpint(fx_setup(&fx, 0, 32, 1, 0), ==, 0);
+	g_assert_cmpint(dm_host_pin(fx.t, 0, 1, &pin), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 31, 1), ==, 0);
+	g_assert_true(has_parent(&fx));
+	dm_host_unpin(fx.t, &pin);
+	for (uint64_t g = 30; g > 20; g--)
+		g_assert_cmpint(fx_remove(&fx, g, 1), ==, 0);
+	g_assert_false(has_parent(&fx));
+	g_assert_true(fx_owned(&fx, 20) && !fx_owned(&fx, 21));
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
 static void test_forward_asks_for_everything(void)
 {
 	struct dm_fixture fx;
@@ -327,6 +356,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/flush-file", test_flush_file);
 	g_test_add_func("/dm/broken", test_broken_until_forgotten);
 	g_test_add_func("/dm/pin", test_pin_describes_the_bytes);
+	g_test_add_func("/dm/cuts-forget-pins", test_cuts_forget_old_pins);
 	g_test_add_func("/dm/forward", test_forward_asks_for_everything);
 	return g_test_run();
 }
