@@ -507,7 +507,8 @@ int dm_unmap_extent(struct dm_core *c, uint64_t lo, uint64_t hi, bool all);
 /* dm_drain.c */
 void dm_drain_init(struct dm_core *c, const struct dm_table_config *config);
 void dm_drain_destroy(struct dm_core *c);
-/** dm_drain_kick() - a range has begun to linger; no lock needed. */
+/** dm_drain_kick() - a range has begun to linger, or more is mapped while some do; no lock needed.
+ */
 void dm_drain_kick(struct dm_core *c);
 
 #endif

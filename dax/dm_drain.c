@@ -117,7 +117,7 @@ void dm_drain_kick(struct dm_core *c)
 {
 	struct rc_load l = {0};
 
-	if (!c->worker)
+	if (!c->worker || rc_count(c->lingering) == 0)
 		return;
 	load(c, &l);
 	rc_worker_kick(c->worker, rc_above_high(&l, &c->marks));

@@ -142,8 +142,7 @@ static void remove_lazily(struct dm_core *c, uint64_t lo, uint64_t hi)
 		else
 			dm_stripes_unlock(c, mask);
 	} while (wait);
-	if (rc_count(c->lingering))
-		dm_drain_kick(c);
+	dm_drain_kick(c);
 }
 
 int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len)
@@ -173,16 +172,26 @@ int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len)
 
 int dm_host_flush_file(struct dm_table *t, struct dm_file_key file, bool live)
 {
+	int err;
+
 	if (dm_core_broken(&t->core))
 		return -EPIPE;
-	return dm_unmap_file(&t->core, file, live);
+	err = dm_unmap_file(&t->core, file, live);
+	if (err) /* what the driver refused lingers */
+		dm_drain_kick(&t->core);
+	return err;
 }
 
 int dm_host_flush(struct dm_table *t)
 {
+	int err;
+
 	if (dm_core_broken(&t->core))
 		return -EPIPE;
-	return dm_unmap_extent(&t->core, 0, t->core.caps.size, true);
+	err = dm_unmap_extent(&t->core, 0, t->core.caps.size, true);
+	if (err) /* what the driver refused lingers */
+		dm_drain_kick(&t->core);
+	return err;
 }
 
 void dm_host_forget(struct dm_table *t)

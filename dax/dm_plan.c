@@ -616,6 +616,8 @@ int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_fi
 	dm_vec_clear(&p.keep);
 	dm_vec_clear(&p.displaced);
 	g_free(p.gaps);
+	if (p.ops) /* a watermark may be passed, or what failed lingers */
+		dm_drain_kick(c);
 	g_free(p.ops);
 	return err;
 }

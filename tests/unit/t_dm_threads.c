@@ -368,6 +368,44 @@ static void test_worker_keeps_to_watermarks(void)
 	fx_end(&fx);
 }
 
+/* A setup that passes the high watermark wakes the worker, not only the next remove. */
+static void test_setup_above_the_watermark_wakes_the_worker(void)
+{
+	struct dm_table_config config = {
+		.linger_ms = 3600000, .high_watermark = 50, .low_watermark = 25};
+	struct dm_fixture fx;
+
+	fx_begin(&fx, FX_OVERLAY, 40, &config);
+	for (uint64_t g = 0; g < 10; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, 1, g), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 0, 10), ==, 0);
+	for (uint64_t g = 20; g < 31; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, 1, g), ==, 0); /* 21 of 40: above */
+	while (fx_stats(&fx).lingering > 0)
+		g_usleep(500);
+	g_assert_cmpuint(fx_stats(&fx).deferred_unmaps, ==, 10);
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
+/* What the driver refused to flush is tried again by the worker. */
+static void test_refused_flush_is_tried_again(void)
+{
+	struct dm_table_config config = {.linger_ms = 1};
+	struct dm_fixture fx;
+
+	fx_begin(&fx, FX_SHMEM, 0, &config);
+	g_assert_cmpint(fx_setup(&fx, 0, 1, 1, 0), ==, 0);
+	window_faulty_set_rates(fx.window, 0, 65536, 0);
+	g_assert_cmpint(dm_host_flush(fx.t), ==, -EIO);
+	window_faulty_set_rates(fx.window, 0, 0, 0);
+	while (fx_stats(&fx).lingering > 0)
+		g_usleep(500);
+	g_assert_cmpint(g_atomic_int_get(&fx.open_files), ==, 0);
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
 /* Stopping with a drain stuck at the driver. */
 static gpointer let_go_later(gpointer data)
 {
@@ -441,6 +479,8 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/room/refused", test_refused_unmaps_end_the_search_for_room);
 	g_test_add_func("/dm/worker-drains", test_worker_drains_and_skips);
 	g_test_add_func("/dm/worker-watermarks", test_worker_keeps_to_watermarks);
+	g_test_add_func("/dm/worker-setup-above", test_setup_above_the_watermark_wakes_the_worker);
+	g_test_add_func("/dm/worker-flush-again", test_refused_flush_is_tried_again);
 	g_test_add_func("/dm/worker-stops", test_worker_stops_in_the_middle);
 	g_test_add_func("/dm/trace", test_trace);
 	return g_test_run();
