@@ -560,7 +560,6 @@ static void *queue_main(void *arg)
 		if (n == 0 && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED))
 			rest(q);
 		util_mutex_lock(&q->lock);
-		q->out = false; /* a parked request that was handed on is no longer ours */
 	}
 	q->idle = true;
 	util_cond_broadcast(&q->changed);
