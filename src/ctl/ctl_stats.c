@@ -10,6 +10,7 @@
 
 #include "ctl_client.h"
 #include "ctl_common.h"
+#include "util_help.h"
 
 static void print_value(const char *name, JsonNode *v, int indent);
 
@@ -92,7 +93,7 @@ static int ask(const char *path, gboolean json, int watch_s)
 int ctl_stats_main(int argc, char **argv)
 {
 	g_autofree char *path = NULL;
-	gboolean json = FALSE, watch = FALSE;
+	gboolean json = FALSE, watch = FALSE, help = FALSE;
 	gint interval = 1;
 	const GOptionEntry entries[] = {
 		{"control-path", 0, 0, G_OPTION_ARG_FILENAME, &path,
@@ -102,14 +103,23 @@ int ctl_stats_main(int argc, char **argv)
 		 NULL},
 		{"interval", 0, 0, G_OPTION_ARG_INT, &interval,
 		 "seconds between two looks, 1..3600 (default: 1)", "S"},
+		{"help", 'h', 0, G_OPTION_ARG_NONE, &help, "print this, and end", NULL},
 		{0},
 	};
 	g_autoptr(GOptionContext) ctx = g_option_context_new("- show a daemon's counters");
 	g_autoptr(GError) error = NULL;
 
+	g_set_prgname("daxmapctl stats");
+	g_option_context_set_help_enabled(ctx, FALSE);
 	g_option_context_add_main_entries(ctx, entries, NULL);
 	if (!g_option_context_parse(ctx, &argc, &argv, &error))
 		return ctl_complain("stats: %s", error->message);
+	if (help) {
+		g_autofree char *text = util_help_text(ctx);
+
+		fputs(text, stdout);
+		return CTL_EXIT_OK;
+	}
 	if (argc > 1)
 		return ctl_complain("stats: \"%s\" is not an option; --help lists them", argv[1]);
 	if (!path)

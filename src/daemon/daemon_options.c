@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon_cpus.h"
+#include "util_help.h"
 #include "util_overflow.h"
 
 #define TAG_MAX 36
@@ -469,7 +470,7 @@ char *daemon_options_help(void)
 	daemon_config_init(&c);
 	ctx = make_context(&c);
 	daemon_config_clear(&c);
-	return g_option_context_get_help(ctx, FALSE, NULL);
+	return util_help_text(ctx);
 }
 
 static bool complain(GError **error, const char *text)

@@ -79,6 +79,7 @@ struct load_config {
 	gboolean null;
 	gboolean connect_only;
 	gboolean layout_only;
+	gboolean help;
 };
 
 static inline bool load_is_io(enum load_rw rw)

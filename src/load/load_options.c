@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "load_options.h"
+#include "util_help.h"
 #include "util_overflow.h"
 
 static const char *const rw_names[] = {
@@ -257,10 +259,12 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("json", NONE, &c->json, "print JSON", NULL),
 		ENTRY("null", NONE, &c->null, "measure the generator itself against a back-end that does nothing", NULL),
 		ENTRY("connect-only", NONE, &c->connect_only, "connect, INIT, say what the back-end offers, and leave", NULL),
+		{"help", 'h', 0, G_OPTION_ARG_NONE, &c->help, "print this, and leave", NULL},
 		{0},
 	};
 	GOptionContext *ctx = g_option_context_new("- load on any vhost-user-fs back-end");
 
+	g_option_context_set_help_enabled(ctx, FALSE);
 	g_option_context_set_description(ctx,
 		"SIZE takes K, M, G, T. Exit status: 0 good; 1 data wrong, a rule broken, an error or a "
 		"dead back-end;\n2 bad usage.");
@@ -278,6 +282,12 @@ bool load_options_parse(struct load_config *c, int argc, char **argv, GError **e
 	set_defaults(c);
 	ctx = make_context(c, &o);
 	good = g_option_context_parse(ctx, &argc, &argv, error);
+	if (good && c->help) {
+		g_autofree char *text = util_help_text(ctx);
+
+		fputs(text, stdout);
+		exit(0);
+	}
 	g_option_context_free(ctx);
 	if (good && argc > 1) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
