@@ -288,6 +288,8 @@ static void unprivileged_daemon_creates_as_itself(struct share *s, gconstpointer
 		unprivileged_in_child(s);
 		_exit(0);
 	}
+	/* What the child may not remove goes with our own folder. */
+	g_setenv("TMPDIR", s->base, TRUE);
 	g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
 	g_test_trap_assert_passed();
 	g_test_trap_assert_stderr("*may not act as uid 4321*");
