@@ -205,21 +205,23 @@ struct dm_seat_ops {
 };
 
 struct dm_core {
+	/* what a hit reads; nothing here changes but .broken and .trace */
 	struct dm_window *window;
 	const struct dm_seat_ops *seat; /* NULL: the host seat */
 	struct dm_window_caps caps;
-	struct dm_file_provider provider;
-	bool forward;
-	bool broken;
-	bool have_worker;
 	void *base;
-	uint64_t chunk_size;
-	unsigned int chunk_shift;
-	uint64_t n_chunks;
 	uintptr_t *chunks;	   /* NULL, a range, or a dm_span | 1 */
 	struct dm_range **by_file; /* buckets; guest seat only */
 	uint64_t by_file_mask;
-	uint64_t claim_seq __attribute__((aligned(64))); /* hits read what stands above */
+	const struct dm_trace *trace;
+	unsigned int chunk_shift;
+	bool broken;
+	bool forward;
+	uint64_t chunk_size;
+	uint64_t n_chunks;
+	struct dm_file_provider provider;
+	/* what changes with each setup */
+	uint64_t claim_seq __attribute__((aligned(64)));
 	uint64_t pin_wait_ns;
 	struct dm_budget budget;
 	struct dm_chan chan;
@@ -227,7 +229,6 @@ struct dm_core {
 	struct rc_worker *worker;
 	struct rc_marks marks;
 	struct rc_cost cost;
-	const struct dm_trace *trace;
 	struct util_mutex hash_locks[DM_HASH_LOCKS];
 	struct dm_stripe stripes[DM_STRIPES];
 	struct dm_file_stripe file_stripes[DM_FILE_STRIPES];
