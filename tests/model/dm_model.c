@@ -463,9 +463,22 @@ static void op_pin(struct model *m)
 	m->pins[m->n_pins++].bytes = m->guest[g];
 }
 
+struct left {
+	uint64_t file;
+	bool lingering;
+};
+
+static void find_lingering(void *ctx, const struct dm_range_info *r)
+{
+	struct left *l = ctx;
+
+	l->lingering |= r->file.lo == l->file && strcmp(r->state, "lingering") == 0;
+}
+
 static void op_flush_file(struct model *m)
 {
 	struct dm_file_key key = {0, 1 + rnd(m, FILES - 1)};
+	struct left left = {.file = key.lo};
 	bool live = rnd(m, 4) == 0;
 	int err;
 
@@ -479,6 +492,8 @@ static void op_flush_file(struct model *m)
 			m->guest[g] = (struct page){0};
 	if (err)
 		return;
+	dm_table_foreach(m->t, find_lingering, &left);
+	CHECK(m, !left.lingering);
 	for (unsigned int g = 0; live && g < PAGES; g++)
 		CHECK(m, !window_fake_pages(m->fake)[g].mapping ||
 				 window_fake_pages(m->fake)[g].key_lo != key.lo);
