@@ -136,10 +136,19 @@ static void hold_refresh(struct vhost_queue *q)
 
 /* --- elements --- */
 
+/* Those that came back are taken as soon as the thread has none: what it keeps at hand does not
+ * tell whether more are there (pop() gives one back whenever the ring is empty). */
 static struct elem *elem_new(struct vhost_queue *q)
 {
-	struct elem *e = q->own_free;
+	struct elem *e;
 
+	if (!q->own_free) {
+		util_mutex_lock(&q->lock);
+		q->own_free = q->free;
+		q->free = NULL;
+		util_mutex_unlock(&q->lock);
+	}
+	e = q->own_free;
 	if (e) {
 		q->own_free = e->next;
 		return e;
@@ -551,10 +560,6 @@ static void *queue_main(void *arg)
 		}
 		hold_refresh(q);
 		q->run_epoch = q->epoch;
-		if (!q->own_free) {
-			q->own_free = q->free;
-			q->free = NULL;
-		}
 		util_mutex_unlock(&q->lock);
 		n = run_batch(q);
 		if (n == 0 && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED))
