@@ -30,7 +30,19 @@ static struct {
 	unsigned int n_todo;
 	bool pool_end;
 	pthread_t pool[4];
+	const struct vhost_elem *seen[64]; /* distinct ones, while @n_seen has room */
+	unsigned int n_seen;
 } o;
+
+static void note_seen(const struct vhost_elem *e)
+{
+	unsigned int i = 0;
+
+	while (i < o.n_seen && o.seen[i] != e)
+		i++;
+	if (i == o.n_seen && i < G_N_ELEMENTS(o.seen))
+		o.seen[o.n_seen++] = e;
+}
 
 static void answer(struct vhost_elem *e, uint8_t byte)
 {
@@ -87,6 +99,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 
 	util_mutex_lock(&o.lock);
 	mode = o.mode;
+	note_seen(e);
 	util_mutex_unlock(&o.lock);
 	if (mode == AT_ONCE) {
 		answer(e, 0x11);
@@ -157,6 +170,7 @@ static struct fe *begin(enum mode mode)
 
 	o.mode = mode;
 	o.n_held = o.resets = o.running = o.stopped = o.closed = 0;
+	o.n_seen = 0;
 	o.release = false;
 	fe = fe_new(&config, &ops, NULL);
 	fe_start(fe, FE_FEATURES);
@@ -270,6 +284,36 @@ static void test_parked_answer_is_bounded(void)
 	g_assert_cmpuint(fe_used(fe, 1).len, ==, 64);
 	g_assert_cmpuint(fe->mem[FE_BUFS + 63], ==, 0x66);
 	g_assert_cmpuint(fe->mem[FE_BUFS + 64], !=, 0x66);
+	fe_free(fe);
+}
+
+static void echo_unkicked(struct fe *fe, unsigned int slot)
+{
+	uint64_t at = FE_GPA + FE_BUFS + 0x80000u + slot * 0x4000u;
+	uint16_t head = (uint16_t)(2 * slot);
+
+	fe_desc(fe, 1, head, at, 64, VRING_DESC_F_NEXT, (uint16_t)(head + 1));
+	fe_desc(fe, 1, head + 1u, at + 0x2000, 64, VRING_DESC_F_WRITE, 0);
+	fe_avail(fe, 1, head);
+}
+
+/* Batch after batch of eight needs no more elements than the first did (one is for the look that
+ * finds the ring empty). */
+static void test_elements_are_used_again(void)
+{
+	struct fe *fe = begin(AT_ONCE);
+
+	for (unsigned int round = 0; round < 50; round++) {
+		for (unsigned int i = 0; i < 8; i++)
+			echo_unkicked(fe, i);
+		fe_kick(fe, 1);
+		for (unsigned int i = 0; i < 8; i++)
+			fe_used(fe, 1);
+	}
+	util_mutex_lock(&o.lock);
+	g_assert_cmpuint(o.n_seen, >, 0);
+	g_assert_cmpuint(o.n_seen, <=, 9);
+	util_mutex_unlock(&o.lock);
 	fe_free(fe);
 }
 
@@ -557,6 +601,7 @@ int main(int argc, char **argv)
 	g_log_set_always_fatal(G_LOG_LEVEL_ERROR);
 	g_test_add_func("/vhost/queue/stop-cont-parked", test_stop_cont_with_parked);
 	g_test_add_func("/vhost/queue/parked-bounded", test_parked_answer_is_bounded);
+	g_test_add_func("/vhost/queue/elements", test_elements_are_used_again);
 	g_test_add_func("/vhost/queue/reset-parked", test_reset_drops_parked);
 	g_test_add_func("/vhost/queue/reset-device", test_reset_device_message);
 	g_test_add_func("/vhost/queue/ring-reset", test_ring_reset);
