@@ -23,6 +23,7 @@ BORDERS = {
     'src/policy': ('util_lock.h', ['fs.h', 'vhost.h', 'fuse_session.h', 'daxmap/table.h']),
     'src/fuse': ('fs.h', ['vhost.h', 'policy.h']),
     'src/guest': ('daxmap/cache.h', ['fs.h', 'fuse_session.h', 'vhost.h']),
+    'src/load': ('guest.h', ['fs.h', 'fuse_session.h']),
     'src/sandbox': ('util_fd.h', ['fs.h', 'vhost.h', 'daxmap/table.h']),
     'src/ctl': ('util_fd.h', ['fs.h', 'vhost.h', 'fuse_session.h']),
 }
@@ -53,6 +54,8 @@ def compile_flags(build, folder):
             rel = os.path.relpath(name, source)
             if os.path.dirname(rel) == folder and not rel.endswith('main.c'):
                 words = shlex.split(entry['command'])
+                if os.path.basename(words[0]) == 'ccache':
+                    words.pop(0)
                 keep = [w for w in words[1:] if re.match(r'-(I|D|std|isystem|pthread)', w)]
                 return words[0], keep, entry['directory']
     return None
