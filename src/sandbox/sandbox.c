@@ -194,6 +194,16 @@ static bool no_namespace(GError **error)
 	return false;
 }
 
+/* In a chroot into a plain folder there is nothing that pivot_root could take away. */
+static bool no_root_mount(GError **error)
+{
+	g_set_error(
+		error, SANDBOX_ERROR, EINVAL,
+		"--sandbox=namespace was refused: \"/\" is not a mount point (a chroot into a "
+		"plain folder?); use --sandbox=chroot, or bind-mount the folder onto itself first");
+	return false;
+}
+
 static bool have_cap(unsigned int cap)
 {
 	capng_get_caps_process();
@@ -291,7 +301,8 @@ static bool enter_namespace(const struct sandbox_config *c, struct sandbox_fds *
 	if (unshare(CLONE_NEWNS | CLONE_NEWNET) < 0)
 		return no_namespace(error);
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return fail(error, "--sandbox=namespace: making mounts private");
+		return errno == EINVAL ? no_root_mount(error)
+				       : fail(error, "--sandbox=namespace: making mounts private");
 	return mount_proc(out, error) && pivot_into(c->shared_dir, error);
 }
 
