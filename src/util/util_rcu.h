@@ -18,9 +18,10 @@
  * The read lock and unlock are a few instructions; a hit is made of little else, so they are
  * taken inline. liburcu offers that behind _LGPL_SOURCE: LGPL-2.1 section 5 leaves the use of
  * small inline functions (ten lines or less) unrestricted, and the library stays linked
- * dynamically. Under TSan they stay inside liburcu, whose insides it must not see.
+ * dynamically. Under sanitizers they stay inside liburcu: TSan must not see its insides, and
+ * UBSan would report that its reader arena is less aligned than its type says.
  */
-#ifndef DAXMAPD_TSAN
+#ifndef DAXMAPD_SANITIZED
 #define _LGPL_SOURCE
 #endif
 #include <urcu/urcu-bp.h>
