@@ -25,7 +25,7 @@ struct share {
 	guint fds; /* open in this process before */
 };
 
-static const struct fs_cred me = {.uid = 0, .gid = 0};
+static struct fs_cred me; /* whoever runs the test; set by t_share_start() */
 
 static inline guint t_count_fds(void)
 {
@@ -60,6 +60,7 @@ static inline void t_share_start(struct share *s)
 {
 	g_autoptr(GError) error = NULL;
 
+	me = (struct fs_cred){.uid = geteuid(), .gid = getegid()};
 	s->fds = t_count_fds();
 	s->config.root_fd = open(s->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	s->config.proc_self_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);

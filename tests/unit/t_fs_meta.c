@@ -289,7 +289,7 @@ static void xattr_on_every_kind(struct share *s, gconstpointer d)
 
 static void statfs_access_sync(struct share *s, gconstpointer d)
 {
-	const struct fs_cred user = {.uid = 1000, .gid = 1000};
+	const struct fs_cred user = {.uid = 4321, .gid = 4321};
 	const struct fs_cred grp = {.uid = 1001, .gid = 1};
 	struct fs_attr a;
 	struct statvfs v;
