@@ -137,12 +137,15 @@ void dm_file_collect(struct dm_core *c, struct dm_file_key key, struct dm_vec *o
 {
 	struct dm_file_stripe *s = dm_file_stripe(c, key);
 	struct dm_file *f;
-	struct dm_range *r;
+	struct cds_list_head *pos;
 
 	util_mutex_lock(&s->lock);
 	f = g_hash_table_lookup(s->files, &key);
 	if (f) {
-		cds_list_for_each_entry (r, &f->ranges, in_file) {
+		/* By node: the head is in no range, whose alignment it does not have. */
+		cds_list_for_each (pos, &f->ranges) {
+			struct dm_range *r = caa_container_of(pos, struct dm_range, in_file);
+
 			dm_range_ref(r);
 			dm_vec_add(out, r);
 		}

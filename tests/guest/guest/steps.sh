@@ -308,7 +308,7 @@ step_quiet() {
 # at the second.
 step_reset() {
 	[ "$GUEST_BOOT" = 1 ] || { ok "the machine boots again after a hard reset"; return 0; }
-	/kit/guestio hold "$@" -- sh -c "$host_step" - qmp system_reset
+	/kit/guestio hold "$@" -- sh -c '. /kit/lib.sh; host settled && host qmp system_reset'
 	sleep 100
 	not_ok "the reset did not come"
 	return 1
