@@ -143,7 +143,8 @@ void dm_file_collect(struct dm_core *c, struct dm_file_key key, struct dm_vec *o
 	f = g_hash_table_lookup(s->files, &key);
 	if (f) {
 		/* By node: the head is in no range, whose alignment it does not have. */
-		cds_list_for_each (pos, &f->ranges) {
+		cds_list_for_each(pos, &f->ranges)
+		{
 			struct dm_range *r = caa_container_of(pos, struct dm_range, in_file);
 
 			dm_range_ref(r);
