@@ -16,6 +16,7 @@ import time
 
 LOAD, DAEMON, CACHE = sys.argv[1:4]
 OPS = sys.argv[4] if len(sys.argv) > 4 else '600'
+SECCOMP = os.environ.get('LOAD_SECCOMP', 'kill')
 FIELDS = ['iops', 'bytes_per_s', 'lat_us.p50', 'lat_us.p99', 'lat_us.max', 'verify_errors',
           'cpu_us_per_op.daemon', 'cpu_us_per_op.load', 'violations', 'dax.hits', 'dax.maps',
           'dax.removes', 'dax.elided', 'dax.reclaimed', 'dax.by_read']
@@ -77,7 +78,7 @@ def load(server, *args, json_too=True):
 
 def daxmapd(base, *args):
     return Server([DAEMON, '--socket-path', '{socket}', '--shared-dir', '{share}', '--persistent',
-                   '--sandbox', 'none', '--cache-size', '16M',
+                   '--sandbox', 'none', '--seccomp', SECCOMP, '--cache-size', '16M',
                    '--dax-guard', 'off', *args], base)  # windows smaller than the load are the point
 
 
