@@ -81,12 +81,35 @@ static gboolean broken(struct ctl_client *c, GError **error, const char *what)
 	return FALSE;
 }
 
-static gboolean send_all(struct ctl_client *c, const char *text, GError **error)
+/* One piece of the text; the descriptor, if any, goes with it. */
+static ssize_t send_piece(int sock, const char *text, size_t len, int fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {(char *)text, len};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		struct cmsghdr *h = &control.align;
+
+		m.msg_control = control.buf;
+		m.msg_controllen = sizeof(control.buf);
+		h->cmsg_level = SOL_SOCKET;
+		h->cmsg_type = SCM_RIGHTS;
+		h->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	}
+	return sendmsg(sock, &m, MSG_NOSIGNAL);
+}
+
+static gboolean send_all(struct ctl_client *c, const char *text, int fd, GError **error)
 {
 	size_t len = strlen(text);
 
 	while (len > 0) {
-		ssize_t n = send(c->fd, text, len, MSG_NOSIGNAL);
+		ssize_t n = send_piece(c->fd, text, len, fd);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -94,6 +117,7 @@ static gboolean send_all(struct ctl_client *c, const char *text, GError **error)
 			return broken(c, error, "has hung up");
 		text += n;
 		len -= (size_t)n;
+		fd = -1;
 	}
 	return TRUE;
 }
@@ -146,11 +170,24 @@ static JsonNode *read_answer(struct ctl_client *c, GError **error)
 	return json_node_copy(json_object_get_member(o, "result"));
 }
 
-JsonNode *ctl_client_call(struct ctl_client *c, const char *command, GError **error)
+JsonNode *ctl_client_request(struct ctl_client *c, JsonObject *request, int fd, GError **error)
 {
-	g_autofree char *line = g_strdup_printf("{\"command\":\"%s\"}\n", command);
+	g_autoptr(JsonNode) root = json_node_new(JSON_NODE_OBJECT);
+	g_autofree char *text = NULL;
+	g_autofree char *line = NULL;
 
-	if (!send_all(c, line, error) || !receive_line(c, error))
+	json_node_set_object(root, request);
+	text = json_to_string(root, FALSE);
+	line = g_strdup_printf("%s\n", text);
+	if (!send_all(c, line, fd, error) || !receive_line(c, error))
 		return NULL;
 	return read_answer(c, error);
+}
+
+JsonNode *ctl_client_call(struct ctl_client *c, const char *command, GError **error)
+{
+	g_autoptr(JsonObject) request = json_object_new();
+
+	json_object_set_string_member(request, "command", command);
+	return ctl_client_request(c, request, -1, error);
 }

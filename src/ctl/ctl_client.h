@@ -15,7 +15,16 @@ GQuark ctl_error_quark(void);
 struct ctl_client *ctl_client_connect(const char *path, GError **error);
 void ctl_client_free(struct ctl_client *c);
 
-/** ctl_client_call() - asks for @command; the result (owned by the caller), or NULL. */
+/**
+ * ctl_client_request() - asks what @request says
+ * @request: an object with "command" and what that command takes; borrowed
+ * @fd: sent along (SCM_RIGHTS) and still the caller's; -1 = none
+ *
+ * Return: the result (owned by the caller), or NULL with @error.
+ */
+JsonNode *ctl_client_request(struct ctl_client *c, JsonObject *request, int fd, GError **error);
+
+/** ctl_client_call() - the same for a @command that takes nothing. */
 JsonNode *ctl_client_call(struct ctl_client *c, const char *command, GError **error);
 
 #endif

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* daxmapctl stats: the daemon's counters, as text for people or as the JSON that they came in. */
-#include "ctl_stats.h"
-
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,7 +8,6 @@
 
 #include "ctl_client.h"
 #include "ctl_common.h"
-#include "util_help.h"
 
 static void print_value(const char *name, JsonNode *v, int indent);
 
@@ -59,9 +56,7 @@ static int show(JsonNode *stats, gboolean json)
 		json_object_foreach_member(json_node_get_object(stats), print_member,
 					   GINT_TO_POINTER(0));
 	}
-	if (fflush(stdout) != 0)
-		return ctl_complain("cannot write the output");
-	return CTL_EXIT_OK;
+	return ctl_flush();
 }
 
 static int ask(const char *path, gboolean json, int watch_s)
@@ -90,10 +85,10 @@ static int ask(const char *path, gboolean json, int watch_s)
 	return status;
 }
 
-int ctl_stats_main(int argc, char **argv)
+static int stats_main(int argc, char **argv)
 {
 	g_autofree char *path = NULL;
-	gboolean json = FALSE, watch = FALSE, help = FALSE;
+	gboolean json = FALSE, watch = FALSE;
 	gint interval = 1;
 	const GOptionEntry entries[] = {
 		{"control-path", 0, 0, G_OPTION_ARG_FILENAME, &path,
@@ -103,25 +98,12 @@ int ctl_stats_main(int argc, char **argv)
 		 NULL},
 		{"interval", 0, 0, G_OPTION_ARG_INT, &interval,
 		 "seconds between two looks, 1..3600 (default: 1)", "S"},
-		{"help", 'h', 0, G_OPTION_ARG_NONE, &help, "print this, and end", NULL},
 		{0},
 	};
-	g_autoptr(GOptionContext) ctx = g_option_context_new("- show a daemon's counters");
-	g_autoptr(GError) error = NULL;
+	int status;
 
-	g_set_prgname("daxmapctl stats");
-	g_option_context_set_help_enabled(ctx, FALSE);
-	g_option_context_add_main_entries(ctx, entries, NULL);
-	if (!g_option_context_parse(ctx, &argc, &argv, &error))
-		return ctl_complain("stats: %s", error->message);
-	if (help) {
-		g_autofree char *text = util_help_text(ctx);
-
-		fputs(text, stdout);
-		return CTL_EXIT_OK;
-	}
-	if (argc > 1)
-		return ctl_complain("stats: \"%s\" is not an option; --help lists them", argv[1]);
+	if (!ctl_parse("stats", "- show a daemon's counters", entries, &argc, &argv, 0, &status))
+		return status;
 	if (!path)
 		return ctl_complain("stats: --control-path is required");
 	if (interval < 1 || interval > 3600)
@@ -130,3 +112,5 @@ int ctl_stats_main(int argc, char **argv)
 			interval);
 	return ask(path, json, watch ? interval : 0);
 }
+
+const struct ctl_command ctl_stats_command = {"stats", "show a daemon's counters", stats_main};
