@@ -237,7 +237,7 @@ static int flush_one(struct dm_core *core, struct dm_evict *e, struct dm_range *
 		bool full = e->n == e->max;
 		int e_rc = dm_evict_run(core, e, DM_C_asked_unmaps);
 
-		err = err ? err : e_rc;
+		err = dm_first_err(err, e_rc);
 		if (!full)
 			wait_for(core, r);
 	}
@@ -260,10 +260,10 @@ int dm_cache_flush_file(struct dm_cache *c, struct dm_file_key file)
 	for (size_t i = 0; i < v.n; i++) {
 		rc = flush_one(core, &e, v.v[i]);
 		busy |= rc == -EBUSY;
-		err = err || rc == -EBUSY ? err : rc;
+		if (rc != -EBUSY)
+			err = dm_first_err(err, rc);
 	}
-	rc = dm_evict_run(core, &e, DM_C_asked_unmaps);
-	err = err ? err : rc;
+	err = dm_first_err(err, dm_evict_run(core, &e, DM_C_asked_unmaps));
 	dm_evict_destroy(&e);
 	dm_sleep_wake(c);
 	for (size_t i = 0; i < v.n; i++)

@@ -6,6 +6,8 @@
 #ifndef DAXMAP_DM_CORE_H
 #define DAXMAP_DM_CORE_H
 
+#include <errno.h>
+
 #include <daxmap/file.h>
 #include <daxmap/stats.h>
 #include <daxmap/table.h>
@@ -486,6 +488,15 @@ void dm_evict_init(struct dm_evict *e, size_t max, bool withdrawable);
 void dm_evict_destroy(struct dm_evict *e);
 /** dm_evict_try() - claims a LINGERING range; -EBUSY pinned, -EAGAIN claimed, -ENOENT changed. */
 int dm_evict_try(struct dm_core *c, struct dm_evict *e, struct dm_range *r);
+/**
+ * dm_first_err() - the error of several steps: @err, the first one, unless a later one (@now) says
+ * that the channel is broken, which outweighs any other.
+ */
+static inline int dm_first_err(int err, int now)
+{
+	return err == 0 || now == -EPIPE ? now : err;
+}
+
 /** dm_evict_finish() - books what e->ops say; @by: the counter of ranges that went. */
 int dm_evict_finish(struct dm_core *c, struct dm_evict *e, enum dm_counter by);
 /** dm_evict_run() - submits and finishes. Returns the first error. */

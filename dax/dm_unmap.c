@@ -141,7 +141,7 @@ int dm_evict_finish(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 			dm_count(c, by, 1);
 			dropped(c, r, e->req.ns);
 		} else {
-			first_err = first_err ? first_err : result;
+			first_err = dm_first_err(first_err, result);
 		}
 		dm_budget_unmapped(c, 1);
 		dm_range_unref(r);
@@ -198,7 +198,7 @@ static int unmap_batch(struct dm_core *c, struct dm_range **v, size_t n)
 			dm_count(c, DM_C_asked_unmaps, 1);
 			dropped(c, r, req.ns);
 		} else {
-			first_err = first_err ? first_err : ops[i].w.result;
+			first_err = dm_first_err(first_err, ops[i].w.result);
 		}
 		dm_budget_unmapped(c, 1);
 	}
@@ -214,7 +214,7 @@ int dm_unmap_claimed(struct dm_core *c, struct dm_vec *ranges)
 	for (size_t i = 0; i < ranges->n; i += batch) {
 		int err = unmap_batch(c, ranges->v + i, MIN(batch, ranges->n - i));
 
-		first_err = first_err ? first_err : err;
+		first_err = dm_first_err(first_err, err);
 	}
 	return first_err;
 }
@@ -324,17 +324,17 @@ static int unmap_vec(struct dm_core *c, struct dm_vec *v, bool live)
 			give_up(c, v->v[i]);
 		if (e.n == e.max) {
 			err = dm_evict_run(c, &e, DM_C_asked_unmaps);
-			first_err = first_err ? first_err : err;
+			first_err = dm_first_err(first_err, err);
 		}
 		if (dm_evict_try(c, &e, v->v[i]) != 0)
 			dm_vec_add(&later, v->v[i]);
 	}
 	err = dm_evict_run(c, &e, DM_C_asked_unmaps);
-	first_err = first_err ? first_err : err;
+	first_err = dm_first_err(first_err, err);
 	dm_evict_destroy(&e);
 	for (size_t i = 0; i < later.n; i++) {
 		err = unmap_one(c, later.v[i], live);
-		first_err = first_err ? first_err : err;
+		first_err = dm_first_err(first_err, err);
 	}
 	dm_vec_clear(&later);
 	return first_err;
