@@ -23,6 +23,8 @@ BORDERS = {
     'src/policy': ('util_lock.h', ['fs.h', 'vhost.h', 'fuse_session.h', 'daxmap/table.h']),
     'src/fuse': ('fs.h', ['vhost.h', 'policy.h']),
     'src/guest': ('daxmap/cache.h', ['fs.h', 'fuse_session.h', 'vhost.h']),
+    'src/trace': ('daxmap/trace.h', ['dm_core.h', 'fs.h', 'vhost.h', 'fuse_session.h', 'sim.h']),
+    'src/sim': ('trace_reader.h', ['dm_core.h', 'fs.h', 'vhost.h', 'fuse_session.h', 'guest.h']),
     'src/load': ('guest.h', ['fs.h', 'fuse_session.h']),
     'src/sandbox': ('util_fd.h', ['fs.h', 'vhost.h', 'daxmap/table.h']),
     'src/ctl': ('util_fd.h', ['fs.h', 'vhost.h', 'fuse_session.h']),
