@@ -98,6 +98,7 @@ enum dm_file_state { DM_FILE_OPENING, DM_FILE_OPEN, DM_FILE_CLOSING };
  * struct dm_file - one open file
  * @refs: its ranges, and setups under way; under the file stripe
  * @state: OPENING and CLOSING are claims of the thread that calls the provider
+ * @counts: since it was opened; atomic
  */
 struct dm_file {
 	struct dm_file_key key;
@@ -106,6 +107,7 @@ struct dm_file {
 	enum dm_file_state state;
 	uint32_t refs;
 	struct cds_list_head ranges;
+	struct dm_file_counts counts;
 	struct util_rcu_head rcu;
 };
 
@@ -519,6 +521,7 @@ int dm_unmap_extent(struct dm_core *c, uint64_t lo, uint64_t hi, bool all);
 /* dm_drain.c */
 void dm_drain_init(struct dm_core *c, const struct dm_table_config *config);
 void dm_drain_destroy(struct dm_core *c);
+void dm_drain_tune(struct dm_core *c, const struct dm_table_config *config);
 /** dm_drain_kick() - a range has begun to linger, or more is mapped while some do; no lock needed.
  */
 void dm_drain_kick(struct dm_core *c);

@@ -99,28 +99,46 @@ static bool drain(void *ctx, size_t want, uint64_t before_ns)
 
 static const struct rc_worker_ops worker_ops = {.load = load, .drain = drain, .oldest = oldest};
 
-void dm_drain_init(struct dm_core *c, const struct dm_table_config *config)
+static enum rc_policy policy_of(const struct dm_table_config *config)
 {
-	enum rc_policy policy = config->policy == DM_POLICY_CLOCK ? RC_CLOCK : RC_FIFO;
+	return config->policy == DM_POLICY_CLOCK ? RC_CLOCK : RC_FIFO;
+}
 
-	c->lingering = rc_set_new(policy, &set_ops, c);
-	c->marks = (struct rc_marks){
-		.high = config->high_watermark ? config->high_watermark : 80,
-		.low = config->low_watermark ? config->low_watermark : 60,
+static struct rc_marks marks_of(const struct dm_table_config *config)
+{
+	return (struct rc_marks){
+		.high = config->high_watermark ? config->high_watermark : DM_HIGH_WATERMARK,
+		.low = config->low_watermark ? config->low_watermark : DM_LOW_WATERMARK,
 		.linger_ns = config->linger_ms * UINT64_C(1000000),
 	};
+}
+
+void dm_drain_init(struct dm_core *c, const struct dm_table_config *config)
+{
+	c->lingering = rc_set_new(policy_of(config), &set_ops, c);
+	c->marks = marks_of(config);
 	if (!config->no_worker && !c->forward)
 		c->worker = rc_worker_new(&c->marks, &worker_ops, c);
 }
 
 void dm_drain_kick(struct dm_core *c)
 {
+	struct rc_marks marks = rc_marks_load(&c->marks);
 	struct rc_load l = {0};
 
 	if (!c->worker || rc_count(c->lingering) == 0)
 		return;
 	load(c, &l);
-	rc_worker_kick(c->worker, rc_above_high(&l, &c->marks));
+	rc_worker_kick(c->worker, rc_above_high(&l, &marks));
+}
+
+void dm_drain_tune(struct dm_core *c, const struct dm_table_config *config)
+{
+	struct rc_marks marks = marks_of(config);
+
+	rc_set_set_policy(c->lingering, policy_of(config));
+	rc_marks_store(&c->marks, &marks);
+	rc_worker_look(c->worker);
 }
 
 void dm_drain_destroy(struct dm_core *c)

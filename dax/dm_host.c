@@ -32,6 +32,11 @@ struct dm_table *dm_table_new(struct dm_window *window, const struct dm_file_pro
 	return t;
 }
 
+void dm_table_tune(struct dm_table *t, const struct dm_table_config *config)
+{
+	dm_drain_tune(&t->core, config);
+}
+
 void dm_table_free(struct dm_table *t)
 {
 	if (!t)
@@ -289,6 +294,58 @@ void dm_table_foreach(struct dm_table *t, void (*fn)(void *ctx, const struct dm_
 		fn(ctx, &info);
 		pos = info.offset + info.len;
 	}
+}
+
+static void add_range(GHashTable *files, const struct dm_range *r)
+{
+	struct dm_file *f = r->file;
+	struct dm_file_info *info = g_hash_table_lookup(files, f);
+
+	if (!info) {
+		info = g_new0(struct dm_file_info, 1);
+		info->file = f->key;
+		g_hash_table_insert(files, f, info);
+	}
+	info->ranges++;
+	info->bytes += r->len;
+	info->live_bytes += dm_range_state(r) == DM_LIVE ? r->len : 0;
+	info->pins += dm_range_pins(r);
+#define LOAD(x) info->counts.x = __atomic_load_n(&f->counts.x, __ATOMIC_RELAXED)
+	LOAD(setups);
+	LOAD(revived);
+	LOAD(removed);
+	LOAD(maps);
+	LOAD(map_ns);
+#undef LOAD
+}
+
+/* Files by address: one that goes and comes meanwhile may be shown twice, or share a line with
+ * another that got its memory. */
+void dm_table_foreach_file(struct dm_table *t, void (*fn)(void *ctx, const struct dm_file_info *f),
+			   void *ctx)
+{
+	GHashTable *files = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+	struct dm_core *c = &t->core;
+	uint64_t pos = 0;
+	GHashTableIter it;
+	struct dm_range *r;
+	gpointer info;
+
+	while (pos < c->caps.size) {
+		util_rcu_read_lock();
+		r = dm_index_next(c, pos, c->caps.size);
+		if (r) {
+			add_range(files, r);
+			pos = dm_range_end(r);
+		}
+		util_rcu_read_unlock();
+		if (!r)
+			break;
+	}
+	g_hash_table_iter_init(&it, files);
+	while (g_hash_table_iter_next(&it, NULL, &info))
+		fn(ctx, info);
+	g_hash_table_destroy(files);
 }
 
 void dm_table_set_trace(struct dm_table *t, const struct dm_trace *trace)

@@ -587,6 +587,20 @@ static int setup_claimed(struct plan *p)
 	return err;
 }
 
+/* In the file, which is held open by the setup. */
+static void count_setup(const struct plan *p)
+{
+	struct dm_file_counts *n = &p->file->counts;
+
+	__atomic_fetch_add(&n->setups, 1, __ATOMIC_RELAXED);
+	if (p->revived)
+		__atomic_fetch_add(&n->revived, 1, __ATOMIC_RELAXED);
+	if (p->n_gaps) {
+		__atomic_fetch_add(&n->maps, p->n_gaps, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&n->map_ns, p->ns, __ATOMIC_RELAXED);
+	}
+}
+
 int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_file_key file,
 		  uint64_t file_offset, bool write)
 {
@@ -610,6 +624,8 @@ int dm_plan_setup(struct dm_core *c, uint64_t offset, uint64_t len, struct dm_fi
 	dm_vec_init(&p.displaced);
 	dm_claim_acquire(c, &p.claim, offset, offset + len);
 	err = setup_claimed(&p);
+	if (!err)
+		count_setup(&p);
 	dm_file_put(c, p.file);
 	if (p.victims.max)
 		dm_evict_destroy(&p.victims);

@@ -267,6 +267,7 @@ void dm_range_give_back_locked(struct dm_core *c, struct dm_range *r, bool linge
 	if (r->owned)
 		owned_change(c, r, r->offset, dm_range_end(r), false);
 	dm_count(c, DM_C_removed_ranges, 1);
+	__atomic_fetch_add(&r->file->counts.removed, 1, __ATOMIC_RELAXED);
 	dm_count(c, DM_C_live, (uint64_t)-1);
 	dm_count(c, DM_C_lingering, 1);
 	dm_core_trace(c, DM_TRACE_REMOVE, r, 0);

@@ -55,6 +55,8 @@ struct rc_set;
 
 /** rc_set_new() - @ops and @ctx are borrowed for the life of the set. */
 struct rc_set *rc_set_new(enum rc_policy policy, const struct rc_ops *ops, void *ctx);
+/** rc_set_set_policy() - from the next collection on; any thread. */
+void rc_set_set_policy(struct rc_set *set, enum rc_policy policy);
 /** rc_set_free() - must be empty. */
 void rc_set_free(struct rc_set *set);
 
@@ -123,12 +125,31 @@ struct rc_load {
  * @high: percent of budget or window above which the worker drains
  * @low: percent down to which it drains
  * @linger_ns: age at which a candidate goes all the same; 0 = by cost
+ *
+ * Those that a worker looks at may change under it: rc_marks_load(), rc_marks_store(). Each field
+ * is one, so a decision may see some old and some new; the next one does not.
  */
 struct rc_marks {
 	uint32_t high;
 	uint32_t low;
 	uint64_t linger_ns;
 };
+
+static inline struct rc_marks rc_marks_load(const struct rc_marks *m)
+{
+	return (struct rc_marks){
+		.high = __atomic_load_n(&m->high, __ATOMIC_RELAXED),
+		.low = __atomic_load_n(&m->low, __ATOMIC_RELAXED),
+		.linger_ns = __atomic_load_n(&m->linger_ns, __ATOMIC_RELAXED),
+	};
+}
+
+static inline void rc_marks_store(struct rc_marks *m, const struct rc_marks *from)
+{
+	__atomic_store_n(&m->high, from->high, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->low, from->low, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->linger_ns, from->linger_ns, __ATOMIC_RELAXED);
+}
 
 /** struct rc_decision - @want candidates at once, whatever their age; all older than @age_ns */
 struct rc_decision {
@@ -159,7 +180,7 @@ struct rc_worker_ops {
 };
 
 /** rc_worker_new() - starts the thread. Opens the memory pressure file, if there is one, before
- * it returns. */
+ * it returns. @marks, @ops and @ctx are borrowed. */
 struct rc_worker *rc_worker_new(const struct rc_marks *marks, const struct rc_worker_ops *ops,
 				void *ctx);
 /** rc_worker_free() - stops it in whatever state it is; waits for a drain under way. */
@@ -171,6 +192,8 @@ void rc_worker_free(struct rc_worker *w);
  * One atomic load unless the worker sleeps without a reason to wake up in time.
  */
 void rc_worker_kick(struct rc_worker *w, bool urgent);
+/** rc_worker_look() - has it decide anew, by marks that have changed; any thread. NULL is fine. */
+void rc_worker_look(struct rc_worker *w);
 /** rc_worker_passes() - how many times it woke up and decided. */
 uint64_t rc_worker_passes(const struct rc_worker *w);
 

@@ -42,6 +42,16 @@ struct rc_set *rc_set_new(enum rc_policy policy, const struct rc_ops *ops, void 
 	return set;
 }
 
+void rc_set_set_policy(struct rc_set *set, enum rc_policy policy)
+{
+	__atomic_store_n(&set->policy, policy, __ATOMIC_RELAXED);
+}
+
+static bool is_clock(const struct rc_set *set)
+{
+	return __atomic_load_n(&set->policy, __ATOMIC_RELAXED) == RC_CLOCK;
+}
+
 void rc_set_free(struct rc_set *set)
 {
 	g_assert(set->count == 0);
@@ -173,14 +183,13 @@ static struct rc_node *hold_head(struct rc_set *set, struct shard *s, uint64_t b
 
 static bool second_chance(struct rc_set *set, struct rc_node *n)
 {
-	return set->policy == RC_CLOCK &&
-	       __atomic_exchange_n(&n->referenced, false, __ATOMIC_RELAXED);
+	return is_clock(set) && __atomic_exchange_n(&n->referenced, false, __ATOMIC_RELAXED);
 }
 
 size_t rc_collect(struct rc_set *set, size_t want, uint64_t before_ns, void *batch, size_t *busy)
 {
 	/* twice round: the first may only take second chances away */
-	size_t looks = rc_count(set) * (set->policy == RC_CLOCK ? 2 : 1);
+	size_t looks = rc_count(set) * (is_clock(set) ? 2 : 1);
 	uint64_t now = util_now_ns();
 	size_t got = 0;
 	uint64_t stamp = 0;

@@ -30,7 +30,7 @@
 #define RETRY_NS UINT64_C(10000000)
 
 struct rc_worker {
-	struct rc_marks marks;
+	const struct rc_marks *marks;
 	const struct rc_worker_ops *ops;
 	void *ctx;
 	GThread *thread;
@@ -73,6 +73,12 @@ void rc_worker_kick(struct rc_worker *w, bool urgent)
 		wake(w);
 }
 
+void rc_worker_look(struct rc_worker *w)
+{
+	if (w)
+		wake(w);
+}
+
 uint64_t rc_worker_passes(const struct rc_worker *w)
 {
 	return w ? __atomic_load_n(&w->passes, __ATOMIC_RELAXED) : 0;
@@ -111,11 +117,12 @@ static bool nap(struct rc_worker *w, uint64_t deadline_ns)
 static uint64_t pass(struct rc_worker *w, bool pressure)
 {
 	uint64_t now = util_now_ns(), stamp;
+	struct rc_marks marks = rc_marks_load(w->marks);
 	struct rc_load load = {0};
 	struct rc_decision d;
 
 	w->ops->load(w->ctx, &load);
-	d = rc_decide(&load, &w->marks, pressure);
+	d = rc_decide(&load, &marks, pressure);
 	__atomic_add_fetch(&w->passes, 1, __ATOMIC_RELAXED);
 	if (load.idle && !w->ops->drain(w->ctx, d.want, now > d.age_ns ? now - d.age_ns : 0))
 		return util_now_ns() + RETRY_NS;
@@ -152,7 +159,7 @@ struct rc_worker *rc_worker_new(const struct rc_marks *marks, const struct rc_wo
 {
 	struct rc_worker *w = g_new0(struct rc_worker, 1);
 
-	w->marks = *marks;
+	w->marks = marks;
 	w->ops = ops;
 	w->ctx = ctx;
 	w->psi_fd = open_psi();

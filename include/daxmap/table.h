@@ -37,8 +37,9 @@ enum dm_policy {
  * @manager: full or forward
  * @policy: victim choice
  * @max_mappings: budget of live driver mappings; 0 = the driver's own limit
- * @high_watermark: percent of the budget (or of the window) above which the worker drains; 80
- * @low_watermark: percent down to which it drains; 60
+ * @high_watermark: percent of the budget (or of the window) above which the worker drains;
+ *                  DM_HIGH_WATERMARK
+ * @low_watermark: percent down to which it drains; DM_LOW_WATERMARK
  * @linger_ms: age at which a lingering range is drained all the same; 0 = default
  * @no_worker: no background thread; the asker reclaims
  */
@@ -52,6 +53,9 @@ struct dm_table_config {
 	bool no_worker;
 };
 
+#define DM_HIGH_WATERMARK 80
+#define DM_LOW_WATERMARK 60
+
 /**
  * dm_table_new() - makes a table over @window
  * @window: borrowed; must outlive the table
@@ -62,6 +66,14 @@ struct dm_table_config {
  */
 struct dm_table *dm_table_new(struct dm_window *window, const struct dm_file_provider *provider,
 			      const struct dm_table_config *config);
+
+/**
+ * dm_table_tune() - changes policy, watermarks and linger_ms of a table in use
+ * @config: of which only those count; zero means the default, as in dm_table_new()
+ *
+ * Good for every decision that begins after it returns.
+ */
+void dm_table_tune(struct dm_table *t, const struct dm_table_config *config);
 
 /** dm_table_free() - stops the worker and frees everything. No call may be under way. Mappings
  * are not undone: dm_host_flush() first where they should be. */
@@ -159,6 +171,42 @@ struct dm_range_info {
 	uint32_t pins;
 	const char *state;
 };
+
+/**
+ * struct dm_file_counts - what became of a file's setups and ranges
+ * @setups: setups answered with success
+ * @revived: among them those that took a given-back range again
+ * @removed: ranges given back
+ * @maps: maps that those setups needed
+ * @map_ns: nanoseconds that those setups waited for the driver
+ */
+struct dm_file_counts {
+	uint64_t setups;
+	uint64_t revived;
+	uint64_t removed;
+	uint64_t maps;
+	uint64_t map_ns;
+};
+
+/**
+ * struct dm_file_info - one file as dm_table_foreach_file() shows it
+ * @ranges, @bytes: mapped, those given back included
+ * @live_bytes: of ranges that the owner has
+ * @counts: since the file has had mapped ranges without a break
+ */
+struct dm_file_info {
+	struct dm_file_key file;
+	uint64_t ranges;
+	uint64_t bytes;
+	uint64_t live_bytes;
+	uint64_t pins;
+	struct dm_file_counts counts;
+};
+
+/** dm_table_foreach_file() - calls @fn for each file that has mapped ranges, in no order, for
+ * showing only. Memory and time grow with the number of mapped ranges; no request waits for it. */
+void dm_table_foreach_file(struct dm_table *t, void (*fn)(void *ctx, const struct dm_file_info *f),
+			   void *ctx);
 
 /** dm_table_foreach() - calls @fn for each mapped range, in window order, for showing only:
  * ranges may come and go meanwhile. @fn must not call the table. */

@@ -23,6 +23,7 @@ struct ctl_command {
 	int (*main)(int argc, char **argv);
 };
 
+extern const struct ctl_command ctl_set_command;
 extern const struct ctl_command ctl_stats_command;
 
 /** ctl_complain() - "daxmapctl: ..." on stderr; returns CTL_EXIT_BAD. */

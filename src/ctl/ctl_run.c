@@ -12,6 +12,7 @@
 
 /* In the order of the alphabet; one a line. */
 static const struct ctl_command *const commands[] = {
+	&ctl_set_command,
 	&ctl_stats_command,
 };
 

@@ -245,13 +245,22 @@ static bool make_fs(struct daemon_device *d, struct sandbox_fds *fds, GError **e
 	return d->fs != NULL;
 }
 
+static struct dm_table_config table_config(const struct daemon_config *c)
+{
+	return (struct dm_table_config){
+		.manager = (enum dm_manager)c->manager,
+		.max_mappings = (uint32_t)c->max_mappings,
+		.policy = (enum dm_policy)c->reclaim,
+		.high_watermark = (uint32_t)c->high_water,
+		.low_watermark = (uint32_t)c->low_water,
+		.linger_ms = (uint32_t)c->linger_ms,
+	};
+}
+
 static void make_table(struct daemon_device *d)
 {
 	const struct dm_file_provider provider = {d, provide_file, give_back_file};
-	const struct dm_table_config config = {
-		.manager = (enum dm_manager)d->config->manager,
-		.max_mappings = (uint32_t)d->config->max_mappings,
-	};
+	const struct dm_table_config config = table_config(d->config);
 
 	d->window = daemon_window_new(d->config);
 	if (!d->window)
@@ -347,6 +356,16 @@ struct daemon_device *daemon_device_new(const struct daemon_config *config, stru
 	make_session(d);
 	make_dev(d);
 	return d;
+}
+
+void daemon_device_tune(struct daemon_device *d, const struct daemon_config *c)
+{
+	const struct dm_table_config config = table_config(c);
+
+	if (!d->table)
+		return;
+	dm_table_tune(d->table, &config);
+	daemon_policy_tune(d->policy, c);
 }
 
 void daemon_device_free(struct daemon_device *d)

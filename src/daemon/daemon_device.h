@@ -52,6 +52,10 @@ struct daemon_device *daemon_device_new(const struct daemon_config *config, stru
 					struct shim *shim, GError **error);
 void daemon_device_free(struct daemon_device *d);
 
+/** daemon_device_tune() - takes over what @c says otherwise than before and can change in use: see
+ * daemon_settings.c. Control thread; nobody waits for it. */
+void daemon_device_tune(struct daemon_device *d, const struct daemon_config *c);
+
 /**
  * daemon_device_serve() - serves the front-end connected on @fd (taken over), as
  * vhost_dev_serve(); afterwards nothing of its guest is left.

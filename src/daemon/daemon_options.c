@@ -48,6 +48,7 @@ static const char *const prefetch_names[] = {"auto", "on", "off", NULL};
 static const char *const shim_names[] = {"off", "auto", "on", NULL};
 static const char *const dialect_names[] = {"shmem", "fs_map", NULL};
 static const char *const slots_names[] = {"refuse", "ack", NULL};
+static const char *const reclaim_names[] = {"fifo", "clock", NULL};
 static const char *const manager_names[] = {"full", "forward", NULL};
 static const char *const sandbox_names[] = {"namespace", "chroot", "none", NULL};
 static const char *const seccomp_names[] = {"kill", "log", "trap", "none", NULL};
@@ -59,6 +60,7 @@ G_STATIC_ASSERT(DAEMON_GUARD_OFF + 1 == G_N_ELEMENTS(guard_names) - 1);
 G_STATIC_ASSERT(POLICY_PREFETCH_OFF + 1 == G_N_ELEMENTS(prefetch_names) - 1);
 G_STATIC_ASSERT(SHIM_ON + 1 == G_N_ELEMENTS(shim_names) - 1);
 G_STATIC_ASSERT(DM_MANAGER_FORWARD + 1 == G_N_ELEMENTS(manager_names) - 1);
+G_STATIC_ASSERT(DM_POLICY_CLOCK + 1 == G_N_ELEMENTS(reclaim_names) - 1);
 G_STATIC_ASSERT(SANDBOX_NONE + 1 == G_N_ELEMENTS(sandbox_names) - 1);
 G_STATIC_ASSERT(SANDBOX_SECCOMP_NONE + 1 == G_N_ELEMENTS(seccomp_names) - 1);
 G_STATIC_ASSERT(DAEMON_LOG_DEBUG + 1 == G_N_ELEMENTS(level_names) - 1);
@@ -214,6 +216,13 @@ static const struct option_row dax_rows[] = {
 	       "live mappings at most; QEMU aborts near 509 (default: 480)"),
 	ONE_OF("dax-manager", manager, manager_names,
 	       "full, or forward each request, for comparison (default: full)"),
+	ONE_OF("dax-reclaim", reclaim, reclaim_names,
+	       "which given-back range is unmapped first (default: fifo)"),
+	NUMBER("dax-high-water", high_water, 1, 100,
+	       "percent of budget or window above which they are unmapped (default: 80)"),
+	NUMBER("dax-low-water", low_water, 1, 100, "percent down to which they are (default: 60)"),
+	NUMBER("dax-linger", linger_ms, 0, 3600000,
+	       "milliseconds after which they are all the same; 0: by cost (default: 0)"),
 	{0},
 };
 
@@ -271,6 +280,8 @@ void daemon_config_init(struct daemon_config *c)
 		.dax_shim = SHIM_AUTO,
 		.dax_min_size = DEFAULT_SIZE,
 		.max_mappings = 480,
+		.high_water = DM_HIGH_WATERMARK,
+		.low_water = DM_LOW_WATERMARK,
 		.num_request_queues = 1,
 		.thread_pool_size = -1,
 		.rlimit_nofile = -1,
@@ -374,18 +385,12 @@ static void append(char ***list, const char *value)
 	(*list)[n + 1] = NULL;
 }
 
-static gboolean set_value(const char *option, const char *value, gpointer data, GError **error)
+static bool set_row(struct daemon_config *c, const struct option_row *r, const char *value,
+		    GError **error)
 {
-	struct daemon_config *c = data;
-	const struct option_row *r = option[1] == '-' ? find_row(option + 2) : NULL;
+	void *field = (char *)c + r->offset;
 	const char *wanted = NULL;
-	void *field;
 
-	if (!r)
-		r = find_row(option[1] == 'V' ? "version" : "help");
-	if (!r)
-		g_error("option %s has no row", option);
-	field = (char *)c + r->offset;
 	switch (r->kind) {
 	case KIND_FLAG:
 		*(bool *)field = true;
@@ -414,6 +419,17 @@ static gboolean set_value(const char *option, const char *value, gpointer data, 
 	if (r->check && !r->check(c, &wanted))
 		return refuse(error, r->name, value, wanted);
 	return TRUE;
+}
+
+static gboolean set_value(const char *option, const char *value, gpointer data, GError **error)
+{
+	const struct option_row *r = option[1] == '-' ? find_row(option + 2) : NULL;
+
+	if (!r)
+		r = find_row(option[1] == 'V' ? "version" : "help");
+	if (!r)
+		g_error("option %s has no row", option);
+	return set_row(data, r, value, error);
 }
 
 /* Kept for the life of the process, as the table is. */
@@ -479,6 +495,20 @@ static bool complain(GError **error, const char *text)
 	return false;
 }
 
+#define SIZES_WITH_ALWAYS                                                                          \
+	"--dax=always marks files of every size: not with --dax-min-size or --dax-max-share"
+
+static bool check_water(const struct daemon_config *c, GError **error)
+{
+	if (c->low_water <= c->high_water)
+		return true;
+	g_set_error(error, DAEMON_OPTION_ERROR, 0,
+		    "--dax-low-water (%" G_GINT64_FORMAT ") must not be above --dax-high-water "
+		    "(%" G_GINT64_FORMAT ")",
+		    c->low_water, c->high_water);
+	return false;
+}
+
 static bool check_together(struct daemon_config *c, GError **error)
 {
 	if (!c->shared_dir || !*c->shared_dir)
@@ -495,11 +525,12 @@ static bool check_together(struct daemon_config *c, GError **error)
 				"--writeback needs the guest's cache: not with --cache=never");
 	if (c->control_path && c->socket_path && strcmp(c->control_path, c->socket_path) == 0)
 		return complain(error, "--control-path and --socket-path must not be the same");
+	if (!check_water(c, error))
+		return false;
 	if (c->posix_acl)
 		c->xattr = true;
 	if (c->dax == DAEMON_DAX_ALWAYS && (c->dax_min_size != DEFAULT_SIZE || c->dax_max_share))
-		return complain(error, "--dax=always marks files of every size: not with "
-				       "--dax-min-size or --dax-max-share");
+		return complain(error, SIZES_WITH_ALWAYS);
 	if (c->dax_min_size == DEFAULT_SIZE)
 		c->dax_min_size = POLICY_MIN_SIZE;
 	if (c->dax == DAEMON_DAX_NEVER)
@@ -547,6 +578,100 @@ bool daemon_options_parse(struct daemon_config *c, int argc, char **argv, GError
 		return false;
 	}
 	return check_together(c, error);
+}
+
+/* --- one at a time --- */
+
+static bool is_size_option(const char *name)
+{
+	return strcmp(name, "dax-min-size") == 0 || strcmp(name, "dax-max-share") == 0;
+}
+
+bool daemon_options_set(struct daemon_config *c, const char *name, const char *value,
+			GError **error)
+{
+	const struct option_row *r = find_row(name);
+	struct daemon_config changed = *c;
+
+	g_assert(r && (r->kind == KIND_INT || r->kind == KIND_SIZE || r->kind == KIND_ONE_OF));
+	if (!set_row(&changed, r, value, error) || !check_water(&changed, error))
+		return false;
+	if (changed.dax == DAEMON_DAX_ALWAYS && is_size_option(name))
+		return complain(error, SIZES_WITH_ALWAYS);
+	*c = changed;
+	return true;
+}
+
+static char *size_text(uint64_t bytes)
+{
+	static const char suffixes[] = "TGMK";
+
+	for (unsigned int i = 0; bytes && suffixes[i]; i++) {
+		unsigned int shift = 10 * (4 - i);
+
+		if (!(bytes & ((1ull << shift) - 1)))
+			return g_strdup_printf("%" G_GUINT64_FORMAT "%c", bytes >> shift,
+					       suffixes[i]);
+	}
+	return g_strdup_printf("%" G_GUINT64_FORMAT, bytes);
+}
+
+static char *value_text(const struct daemon_config *c, const struct option_row *r)
+{
+	const void *field = (const char *)c + r->offset;
+	int64_t n;
+
+	switch (r->kind) {
+	case KIND_FLAG:
+		return g_strdup(*(const bool *)field ? "on" : "off");
+	case KIND_UNSET:
+		return g_strdup(*(const bool *)field ? "off" : "on");
+	case KIND_TEXT:
+		return g_strdup(*(char *const *)field ? *(char *const *)field : "");
+	case KIND_LIST:
+		return *(char **const *)field ? g_strjoinv(" ", *(char **const *)field)
+					      : g_strdup("");
+	case KIND_INT:
+		n = *(const int64_t *)field;
+		return n < r->min ? g_strdup("") : g_strdup_printf("%" G_GINT64_FORMAT, n);
+	case KIND_SIZE:
+		return size_text(*(const uint64_t *)field);
+	case KIND_ONE_OF:
+		return g_strdup(r->choices[*(const int *)field]);
+	}
+	g_assert_not_reached();
+}
+
+static char *allowed_text(const struct option_row *r)
+{
+	switch (r->kind) {
+	case KIND_FLAG:
+	case KIND_UNSET:
+		return g_strdup("on|off");
+	case KIND_INT:
+		return g_strdup_printf("%" G_GINT64_FORMAT "..%" G_GINT64_FORMAT, r->min, r->max);
+	case KIND_ONE_OF:
+		return g_strjoinv("|", (char **)r->choices);
+	default:
+		return g_strdup(r->arg);
+	}
+}
+
+void daemon_options_foreach(const struct daemon_config *c,
+			    void (*fn)(void *ctx, const char *name, const char *value,
+				       const char *allowed),
+			    void *ctx)
+{
+	for (size_t g = 0; g < G_N_ELEMENTS(groups); g++) {
+		for (const struct option_row *r = groups[g].rows; r->name; r++) {
+			g_autofree char *value = value_text(c, r), *allowed = allowed_text(r);
+
+			if (r->offset != offsetof(struct daemon_config, help) &&
+			    r->offset != offsetof(struct daemon_config, version) &&
+			    r->offset != offsetof(struct daemon_config, print_capabilities))
+				fn(ctx, r->name, value, allowed);
+		}
+	}
 }
 
 uint64_t daemon_config_slots(const struct daemon_config *c)

@@ -79,7 +79,11 @@ struct daemon_config {
 	int dialect;	  /* enum daemon_dialect */
 	int slots;	  /* enum daemon_slots */
 	int64_t max_mappings;
-	int manager; /* enum dm_manager */
+	int manager;	    /* enum dm_manager */
+	int reclaim;	    /* enum dm_policy */
+	int64_t high_water; /* percent */
+	int64_t low_water;  /* percent */
+	int64_t linger_ms;  /* 0 = by cost */
 
 	int64_t num_request_queues;
 	int64_t thread_pool_size; /* -1 = automatic */
@@ -112,6 +116,25 @@ void daemon_config_clear(struct daemon_config *c);
  * required is only checked where none of --help, --version, --print-capabilities is given.
  */
 bool daemon_options_parse(struct daemon_config *c, int argc, char **argv, GError **error);
+
+/**
+ * daemon_options_set() - changes one option of a configuration that has been parsed
+ * @name: without the dashes
+ *
+ * Parsed and checked as on the command line, alone and together with the others, with the same
+ * complaints. Only for numbers, sizes and choices. False with @error, and @c as it was.
+ */
+bool daemon_options_set(struct daemon_config *c, const char *name, const char *value,
+			GError **error);
+
+/**
+ * daemon_options_foreach() - calls @fn for each option, in the order of --help, with its value as
+ * it would be given, and with what is allowed. Not for those that only print something and end.
+ */
+void daemon_options_foreach(const struct daemon_config *c,
+			    void (*fn)(void *ctx, const char *name, const char *value,
+				       const char *allowed),
+			    void *ctx);
 
 /** daemon_options_help() - the text of --help; the caller frees it. */
 char *daemon_options_help(void);

@@ -13,11 +13,16 @@
 
 struct daemon_policy {
 	struct policy *policy;
-	struct policy_prefetch *prefetch; /* NULL: off */
+	struct policy_prefetch *prefetch; /* NULL: never wanted yet; atomic, set once */
 	struct fs *fs;
 	struct shim *shim;
 	bool beyond_eof;
 };
+
+static struct policy_prefetch *prefetch_of(struct daemon_policy *dp)
+{
+	return __atomic_load_n(&dp->prefetch, __ATOMIC_ACQUIRE);
+}
 
 /* --- what the policy may want to know of a file --- */
 
@@ -81,14 +86,15 @@ static bool identify(const struct daemon_policy *dp, uint64_t node, struct polic
 static void setup(void *ctx, uint64_t node, uint64_t offset, uint64_t len, uint64_t file_offset)
 {
 	struct daemon_policy *dp = ctx;
+	struct policy_prefetch *prefetch = prefetch_of(dp);
 	struct policy_prefetch_wish wish;
 	struct policy_file file;
 
 	if (!identify(dp, node, &file))
 		return;
 	policy_setup(dp->policy, file, offset, len, file_offset, util_now_ns(), &wish);
-	if (wish.len && dp->prefetch)
-		policy_prefetch_push(dp->prefetch, node, wish.offset, wish.len);
+	if (wish.len && prefetch)
+		policy_prefetch_push(prefetch, node, wish.offset, wish.len);
 }
 
 static void refused(void *ctx, uint64_t node, uint64_t offset, uint64_t len, int err)
@@ -123,8 +129,8 @@ static void quiesce(void *ctx)
 {
 	struct daemon_policy *dp = ctx;
 
-	if (dp->prefetch)
-		policy_prefetch_quiesce(dp->prefetch);
+	if (prefetch_of(dp))
+		policy_prefetch_quiesce(prefetch_of(dp));
 	policy_reset(dp->policy);
 }
 
@@ -161,29 +167,49 @@ static void tell(const struct daemon_policy *dp, const struct daemon_config *c, 
 			  "here, and a guest that mounts with dax=always is refused");
 }
 
+static struct policy_config tunable(const struct daemon_config *c)
+{
+	return (struct policy_config){
+		.guard = c->dax_guard == DAEMON_GUARD_ON,
+		.min_size = c->dax_min_size,
+		.max_share = (uint64_t)c->dax_max_share,
+		.prefetch = (enum policy_prefetch_mode)c->dax_prefetch,
+	};
+}
+
+static void want_prefetch(struct daemon_policy *dp, const struct daemon_config *c)
+{
+	if (c->dax_prefetch != POLICY_PREFETCH_OFF && !dp->prefetch)
+		__atomic_store_n(&dp->prefetch, policy_prefetch_new(read_ahead, dp),
+				 __ATOMIC_RELEASE);
+}
+
+void daemon_policy_tune(struct daemon_policy *dp, const struct daemon_config *c)
+{
+	const struct policy_config config = tunable(c);
+
+	want_prefetch(dp, c);
+	policy_tune(dp->policy, &config);
+}
+
 struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs *fs,
 					struct shim *shim, const struct dm_window_caps *caps)
 {
 	struct daemon_policy *dp = g_new0(struct daemon_policy, 1);
-	const struct policy_config config = {
-		.window_size = caps->size,
-		.granule = DAEMON_GRANULE,
-		.all = c->dax == DAEMON_DAX_ALWAYS,
-		.can_protect = caps->flags & DM_WINDOW_PROTECT,
-		.guard = c->dax_guard == DAEMON_GUARD_ON,
-		.min_size = c->dax_min_size,
-		.max_share = (uint64_t)c->dax_max_share,
-		.include = (const char *const *)c->dax_include,
-		.exclude = (const char *const *)c->dax_exclude,
-		.prefetch = (enum policy_prefetch_mode)c->dax_prefetch,
-	};
+	struct policy_config config = tunable(c);
+
+	config.window_size = caps->size;
+	config.granule = DAEMON_GRANULE;
+	config.all = c->dax == DAEMON_DAX_ALWAYS;
+	config.can_protect = caps->flags & DM_WINDOW_PROTECT;
+	config.include = (const char *const *)c->dax_include;
+	config.exclude = (const char *const *)c->dax_exclude;
 
 	dp->fs = fs;
 	dp->shim = shim;
 	dp->beyond_eof = caps->flags & DM_WINDOW_BEYOND_EOF;
 	dp->policy = policy_new(&config);
-	if (c->dax_prefetch != POLICY_PREFETCH_OFF)
-		dp->prefetch = policy_prefetch_new(read_ahead, dp);
+	want_prefetch(dp, c);
 	tell(dp, c, config.can_protect);
 	return dp;
 }
@@ -197,11 +223,20 @@ void daemon_policy_free(struct daemon_policy *dp)
 	g_free(dp);
 }
 
+bool daemon_policy_file_stats(struct daemon_policy *dp, uint64_t node, struct policy_file *file,
+			      struct policy_file_stats *out)
+{
+	if (!identify(dp, node, file))
+		return false;
+	policy_file_stats(dp->policy, *file, util_now_ns(), out);
+	return true;
+}
+
 void daemon_policy_get_stats(struct daemon_policy *dp, struct policy_stats *policy,
 			     struct policy_prefetch_stats *prefetch)
 {
 	*prefetch = (struct policy_prefetch_stats){0};
 	policy_get_stats(dp->policy, util_now_ns(), policy);
-	if (dp->prefetch)
-		policy_prefetch_get_stats(dp->prefetch, prefetch);
+	if (prefetch_of(dp))
+		policy_prefetch_get_stats(prefetch_of(dp), prefetch);
 }

@@ -30,6 +30,15 @@ struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs
 /** daemon_policy_free() - the session has gone, @fs not yet. NULL is allowed. */
 void daemon_policy_free(struct daemon_policy *dp);
 
+/** daemon_policy_tune() - takes over what of @c policy_tune() can; starts the prefetch thread when
+ * one is wanted and there is none. One thread at a time. */
+void daemon_policy_tune(struct daemon_policy *dp, const struct daemon_config *c);
+
+/** daemon_policy_file_stats() - what the policy knows of the file behind @node, and which file of
+ * the host it is; false when the guest does not have it any more */
+bool daemon_policy_file_stats(struct daemon_policy *dp, uint64_t node, struct policy_file *file,
+			      struct policy_file_stats *out);
+
 /** daemon_policy_get_stats() - @prefetch is zero without a prefetch thread */
 void daemon_policy_get_stats(struct daemon_policy *dp, struct policy_stats *policy,
 			     struct policy_prefetch_stats *prefetch);

@@ -18,6 +18,7 @@
 
 #include "daemon_control.h"
 #include "daemon_device.h"
+#include "daemon_settings.h"
 #include "daemon_shim.h"
 #include "daemon_socket.h"
 #include "daemon_stats.h"
@@ -39,6 +40,7 @@ struct daemon {
 	int count_fds; /* of fds.proc_self_fd, which the file system takes */
 	struct shim *shim;
 	struct daemon_device *device;
+	struct daemon_settings *settings;
 	struct daemon_control *control;
 };
 
@@ -136,8 +138,24 @@ static JsonNode *run_stats(void *ctx, JsonObject *request, GError **error)
 	return daemon_stats_json(d->device, d->count_fds, d->fds.proc_task_fd);
 }
 
+static JsonNode *run_set(void *ctx, JsonObject *request, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_settings_set(d->settings, request, error);
+}
+
+static JsonNode *run_settings(void *ctx, JsonObject *request, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_settings_list(d->settings);
+}
+
 static const struct daemon_control_command commands[] = {
 	{"stats", run_stats},
+	{"set", run_set},
+	{"settings", run_settings},
 };
 
 static bool start(struct daemon *d, GError **error)
@@ -156,6 +174,7 @@ static bool start(struct daemon *d, GError **error)
 	if (!sandbox_seccomp((enum sandbox_seccomp_mode)d->config->seccomp, error))
 		return false;
 	__atomic_store_n(&stop_device, d->device, __ATOMIC_RELEASE);
+	d->settings = daemon_settings_new(d->config, d->device);
 	if (d->control_socket.fd >= 0)
 		d->control = daemon_control_start(d->control_socket.fd, commands,
 						  G_N_ELEMENTS(commands), d);
@@ -227,6 +246,7 @@ static int serve(struct daemon *d)
 static void finish(struct daemon *d)
 {
 	daemon_control_stop(d->control);
+	daemon_settings_free(d->settings);
 	__atomic_store_n(&stop_device, NULL, __ATOMIC_RELEASE);
 	daemon_device_free(d->device);
 	shim_free(d->shim);

@@ -42,19 +42,28 @@ const char *policy_verdict_name(enum policy_verdict v)
 	return verdict_names[v];
 }
 
+void policy_tune(struct policy *p, const struct policy_config *config)
+{
+	uint64_t max = UINT64_MAX, times;
+
+	if (config->max_share && util_mul_u64(p->cfg.window_size, config->max_share, &times))
+		max = times / 100;
+	store(p->max_size, max);
+	store(p->cfg.min_size, config->min_size);
+	store(p->cfg.prefetch, config->prefetch);
+	store(p->guard.acts, config->guard && !p->cfg.all);
+}
+
 struct policy *policy_new(const struct policy_config *config)
 {
 	struct policy *p = g_aligned_alloc0(1, sizeof(*p), 64);
-	uint64_t times;
 
 	p->cfg = *config;
 	p->cfg.include = p->cfg.exclude = NULL; /* the caller's */
 	p->include = g_strdupv((char **)config->include);
 	p->exclude = g_strdupv((char **)config->exclude);
-	p->max_size = UINT64_MAX;
-	if (config->max_share && util_mul_u64(config->window_size, config->max_share, &times))
-		p->max_size = times / 100;
-	guard_init(&p->guard, config->window_size, config->granule, config->guard && !config->all);
+	guard_init(&p->guard, config->window_size, config->granule);
+	policy_tune(p, config);
 	return p;
 }
 
@@ -126,11 +135,11 @@ static enum policy_verdict judge(struct policy *p, const struct policy_query *q,
 	enum policy_verdict v;
 	uint32_t type;
 
-	if (!p->cfg.all && q->size < p->cfg.min_size)
+	if (!p->cfg.all && q->size < load(p->cfg.min_size))
 		return POLICY_SMALL;
 	if (!is_whole(p, q))
 		return POLICY_PARTIAL;
-	if (!p->cfg.all && q->size > p->max_size)
+	if (!p->cfg.all && q->size > load(p->max_size))
 		return POLICY_SHARE;
 	v = guard_verdict(&p->guard, guard_key(q->file), now);
 	/* That a mapping fails and that it does not pay are two things. */
@@ -159,16 +168,17 @@ enum policy_verdict policy_mark(struct policy *p, const struct policy_query *q, 
 static struct policy_prefetch_wish wish_for(const struct policy *p, const struct guard_seen *seen,
 					    uint64_t file_offset, uint64_t len)
 {
+	enum policy_prefetch_mode mode = load(p->cfg.prefetch);
 	uint64_t from = file_offset;
 	uint64_t end;
 
 	if (!util_add_u64(file_offset, len, &end) || !util_add_u64(end, len, &end))
 		return (struct policy_prefetch_wish){0};
-	if (p->cfg.prefetch == POLICY_PREFETCH_OFF || !seen->new_slots)
+	if (mode == POLICY_PREFETCH_OFF || !seen->new_slots)
 		return (struct policy_prefetch_wish){0};
 	if (!seen->run)
-		return (struct policy_prefetch_wish){
-			file_offset, p->cfg.prefetch == POLICY_PREFETCH_ON ? len : 0};
+		return (struct policy_prefetch_wish){file_offset,
+						     mode == POLICY_PREFETCH_ON ? len : 0};
 	from = MAX(from, seen->ahead);
 	return (struct policy_prefetch_wish){from, end > from ? end - from : 0};
 }
@@ -233,6 +243,15 @@ void policy_opened(struct policy *p, struct policy_file file, bool direct_only, 
 bool policy_any_direct(const struct policy *p)
 {
 	return load(p->guard.direct) > 0;
+}
+
+void policy_file_stats(const struct policy *p, struct policy_file file, uint64_t now_ns,
+		       struct policy_file_stats *out)
+{
+	uint64_t key = guard_key(file);
+
+	out->refaults = guard_refaults(&p->guard, key);
+	out->thrash = guard_verdict(&p->guard, key, now_ns) == POLICY_THRASH;
 }
 
 void policy_get_stats(struct policy *p, uint64_t now_ns, struct policy_stats *out)

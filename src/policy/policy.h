@@ -29,7 +29,7 @@ enum policy_prefetch_mode {
 };
 
 /**
- * struct policy_config - constant; strings are copied
+ * struct policy_config - strings are copied
  * @window_size: bytes
  * @granule: what the guest maps at a time, bytes, a power of two
  * @all: mark every file that can be mapped, whether it pays or not
@@ -55,6 +55,9 @@ struct policy_config {
 };
 
 struct policy *policy_new(const struct policy_config *config);
+/** policy_tune() - changes guard, min_size, max_share and prefetch of a policy in use; the rest of
+ * @config does not count. Any thread, one at a time. */
+void policy_tune(struct policy *p, const struct policy_config *config);
 void policy_free(struct policy *p);
 
 /** struct policy_file - a file's identity, which outlives what the guest calls it (a node id) */
@@ -134,6 +137,19 @@ void policy_opened(struct policy *p, struct policy_file file, bool direct_only, 
 /** policy_any_direct() - may policy_opened() with @direct_only false matter? Else it can be saved
  */
 bool policy_any_direct(const struct policy *p);
+
+/**
+ * struct policy_file_stats - what is known of one file
+ * @refaults: its ranges that came back soon after they were given back, as long as it is remembered
+ * @thrash: without its mark for that now
+ */
+struct policy_file_stats {
+	uint64_t refaults;
+	bool thrash;
+};
+/** policy_file_stats() - takes no lock; zero for a file that is not remembered */
+void policy_file_stats(const struct policy *p, struct policy_file file, uint64_t now_ns,
+		       struct policy_file_stats *out);
 
 /* X(name, help): counters, but for those called gauges */
 /* clang-format off */

@@ -54,14 +54,13 @@ static uint64_t tag_of(uint64_t key, uint64_t file_slot)
 	return tag ? tag : 1;
 }
 
-void guard_init(struct guard *g, uint64_t window_size, uint64_t granule, bool acts)
+void guard_init(struct guard *g, uint64_t window_size, uint64_t granule)
 {
 	for (unsigned int i = 0; i < GUARD_STRIPES; i++)
 		util_mutex_init(&g->stripes[i]);
 	g->num_slots = window_size / granule;
 	g->slots = g_new0(uint64_t, g->num_slots);
 	g->granule = granule;
-	g->acts = acts;
 }
 
 void guard_clear(struct guard *g)
@@ -86,6 +85,13 @@ static const struct file_entry *find(const struct guard *g, uint64_t key)
 		if (load(set[i].key) == key)
 			return &set[i];
 	return NULL;
+}
+
+static uint32_t *refaults_of(struct guard *g, const struct file_entry *e)
+{
+	size_t n = (size_t)(e - g->files[0]);
+
+	return &g->file_refaults[n / GUARD_WAYS][n % GUARD_WAYS];
 }
 
 static void set_flags(struct guard *g, struct file_entry *e, uint16_t flags)
@@ -124,6 +130,7 @@ static struct file_entry *get_locked(struct guard *g, uint64_t key, uint64_t now
 	store(victim->until_ns, 0);
 	store(victim->fresh, 0);
 	store(victim->last_ns, now);
+	store(*refaults_of(g, victim), 0);
 	victim->score = victim->run = 0;
 	victim->strikes = 0;
 	victim->next = victim->ahead = 0;
@@ -259,6 +266,8 @@ void guard_setup(struct guard *g, uint64_t key, uint64_t offset, uint64_t len, u
 	e = get_locked(g, key, now);
 	age_locked(e, now);
 	store(e->fresh, e->fresh + c.fresh);
+	if (c.refaults)
+		store(*refaults_of(g, e), *refaults_of(g, e) + c.refaults);
 	e->score += c.refaults;
 	store(e->last_ns, now);
 	e->run = e->next && e->next == file_offset ? e->run + 1 : 0;
@@ -266,7 +275,7 @@ void guard_setup(struct guard *g, uint64_t key, uint64_t offset, uint64_t len, u
 		e->ahead = 0;
 	e->next = file_offset + len;
 	*seen = (struct guard_seen){seen->new_slots, e->run, e->ahead};
-	if (g->acts && c.refaults)
+	if (load(g->acts) && c.refaults)
 		judge_locked(g, e, now);
 	util_mutex_unlock(lock);
 	if (seen->run)
@@ -350,16 +359,23 @@ enum policy_verdict guard_verdict(const struct guard *g, uint64_t key, uint64_t 
 		return POLICY_MARKED;
 	if (flags & FILE_FAILED && cooling)
 		return POLICY_FAILED;
-	if (flags & FILE_THRASH && cooling)
+	if (flags & FILE_THRASH && cooling && load(g->acts))
 		return POLICY_THRASH;
 	return flags & FILE_DIRECT ? POLICY_DIRECT : POLICY_MARKED;
+}
+
+uint64_t guard_refaults(const struct guard *g, uint64_t key)
+{
+	const struct file_entry *e = find(g, key);
+
+	return e ? load(*refaults_of((struct guard *)g, e)) : 0;
 }
 
 uint64_t guard_thrashing(const struct guard *g, uint64_t now)
 {
 	uint64_t n = 0;
 
-	for (unsigned int s = 0; s < GUARD_SETS && load(g->special); s++)
+	for (unsigned int s = 0; s < GUARD_SETS && load(g->special) && load(g->acts); s++)
 		for (unsigned int i = 0; i < GUARD_WAYS; i++)
 			n += load(g->files[s][i].flags) & FILE_THRASH &&
 			     load(g->files[s][i].until_ns) > now;

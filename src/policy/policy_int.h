@@ -88,11 +88,13 @@ struct file_entry {
 
 /**
  * struct guard - all files, all slots of the window
+ * @file_refaults: of each entry, never halved; written as the entries are
  * @slots: what each granule of the window holds: a tag, 0: nothing. Atomic.
  * @special: entries with flags; atomic
  */
 struct guard {
 	struct file_entry files[GUARD_SETS][GUARD_WAYS];
+	uint32_t file_refaults[GUARD_SETS][GUARD_WAYS];
 	struct util_mutex stripes[GUARD_STRIPES];
 	struct ghost ghost;
 	uint64_t *slots;
@@ -106,7 +108,8 @@ struct guard {
 	uint64_t sequential;
 };
 
-void guard_init(struct guard *g, uint64_t window_size, uint64_t granule, bool acts);
+/** guard_init() - one that does not act; .acts may be stored at any time */
+void guard_init(struct guard *g, uint64_t window_size, uint64_t granule);
 void guard_clear(struct guard *g);
 
 /**
@@ -131,6 +134,8 @@ void guard_reset(struct guard *g);
 void guard_direct(struct guard *g, uint64_t key, bool direct, uint64_t now);
 /** guard_verdict() - POLICY_MARKED where it has nothing against the file */
 enum policy_verdict guard_verdict(const struct guard *g, uint64_t key, uint64_t now);
+/** guard_refaults() - of a file, since it is remembered */
+uint64_t guard_refaults(const struct guard *g, uint64_t key);
 /** guard_thrashing() - files under a cool-down now */
 uint64_t guard_thrashing(const struct guard *g, uint64_t now);
 

@@ -48,6 +48,11 @@ static const struct {
 	{OK "\n--dax-prefetch=maybe", {"--dax-prefetch", "maybe", "auto, on, off"}},
 	{OK "\n--dax=always\n--dax-min-size=64K", {"--dax=always", "--dax-min-size"}},
 	{OK "\n--dax=always\n--dax-max-share=10", {"--dax=always", "--dax-max-share"}},
+	{OK "\n--dax-reclaim=lru", {"--dax-reclaim", "lru", "fifo, clock"}},
+	{OK "\n--dax-high-water=101", {"--dax-high-water", "101", "1 to 100"}},
+	{OK "\n--dax-low-water=0", {"--dax-low-water", "\"0\"", "1 to 100"}},
+	{OK "\n--dax-low-water=81", {"--dax-low-water (81)", "--dax-high-water (80)"}},
+	{OK "\n--dax-linger=-1", {"--dax-linger", "-1", "0 to 3600000"}},
 	{OK "\n--window-dialect=x", {"--window-dialect", "x", "shmem, fs_map"}},
 	{OK "\n--shmem-slots=x", {"--shmem-slots", "x", "refuse, ack"}},
 	{OK "\n--dax-manager=x", {"--dax-manager", "x", "full, forward"}},
@@ -344,6 +349,64 @@ static void cpus_do_not_depend_on_who_made_the_thread(void)
 	g_thread_join(g_thread_new("bound", bind_and_unbind, &ours));
 }
 
+static void take_option(void *ctx, const char *name, const char *value, const char *allowed)
+{
+	GHashTable *all = ctx;
+
+	g_assert_cmpuint(strlen(allowed), >, 0);
+	g_assert_true(g_hash_table_insert(all, g_strdup(name), g_strdup(value)));
+}
+
+static void assert_shown(const struct daemon_config *c, const char *name, const char *value)
+{
+	GHashTable *all = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+	daemon_options_foreach(c, take_option, all);
+	g_assert_cmpstr(g_hash_table_lookup(all, name), ==, value);
+	g_hash_table_destroy(all);
+}
+
+/* One at a time, checked as on the command line; refused, nothing has changed. */
+static void single_options_change(void)
+{
+	static const char *const refused[][3] = {
+		{"dax-min-size", "1Z", "number of bytes"},
+		{"dax-high-water", "59", "must not be above"},
+		{"dax-high-water", "", "1 to 100"},
+		{"dax-guard", "maybe", "on, off"},
+		{"log-level", "INFO", "error, warn, info, debug"},
+	};
+	GError *error = NULL;
+	struct daemon_config c;
+
+	g_assert_true(parse(&c, OK "\n--cache-size=64M\n--dax-include=a\n--dax-include=b", &error));
+	assert_shown(&c, "cache-size", "64M");
+	assert_shown(&c, "dax-min-size", "64K");
+	assert_shown(&c, "dax-include", "a b");
+	assert_shown(&c, "fd", "");
+	assert_shown(&c, "no-killpriv-v2", "off");
+	assert_shown(&c, "help", NULL);
+	for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+		g_assert_false(daemon_options_set(&c, refused[i][0], refused[i][1], &error));
+		g_assert_nonnull(strstr(error->message, refused[i][0]));
+		g_assert_nonnull(strstr(error->message, refused[i][2]));
+		g_clear_error(&error);
+	}
+	assert_shown(&c, "dax-high-water", "80");
+	g_assert_true(daemon_options_set(&c, "dax-min-size", "3000000", &error));
+	g_assert_true(daemon_options_set(&c, "dax-prefetch", "on", &error));
+	g_assert_true(daemon_options_set(&c, "dax-low-water", "80", &error));
+	assert_shown(&c, "dax-min-size", "3000000");
+	assert_shown(&c, "dax-prefetch", "on");
+	assert_shown(&c, "dax-low-water", "80");
+	daemon_config_clear(&c);
+	g_assert_true(parse(&c, OK "\n--dax=always", &error));
+	g_assert_false(daemon_options_set(&c, "dax-max-share", "10", &error));
+	g_assert_nonnull(strstr(error->message, "--dax=always"));
+	g_clear_error(&error);
+	daemon_config_clear(&c);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -352,6 +415,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/options/long-path", long_socket_path_is_refused);
 	g_test_add_func("/options/defaults", defaults_are_as_documented);
 	g_test_add_func("/options/values", values_arrive);
+	g_test_add_func("/options/single", single_options_change);
 	g_test_add_func("/options/sizes", sizes_have_units);
 	g_test_add_func("/options/info", info_options_require_nothing);
 	g_test_add_func("/options/help", help_shows_every_option_in_its_group);

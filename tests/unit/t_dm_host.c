@@ -339,6 +339,78 @@ static void test_forward_asks_for_everything(void)
 	fx_end(&fx);
 }
 
+static void take_file(void *ctx, const struct dm_file_info *f)
+{
+	struct dm_file_info *out = ctx;
+
+	g_assert_cmpuint(f->file.hi, ==, 7);
+	g_assert_cmpuint(f->file.lo, <, 4);
+	g_assert_cmpuint(out[f->file.lo].ranges, ==, 0);
+	out[f->file.lo] = *f;
+}
+
+static void test_files_are_counted(void)
+{
+	struct dm_file_info f[4] = {0};
+	struct dm_fixture fx;
+	struct dm_pin pin;
+
+	fx_begin(&fx, FX_SHMEM, 0, NULL);
+	g_assert_cmpint(fx_setup(&fx, 0, 2, 1, 0), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 4, 4, 1, 8), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 10, 1, 2, 0), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 4, 4), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 4, 4, 1, 8), ==, 0); /* revived */
+	g_assert_cmpint(fx_remove(&fx, 4, 4), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 12, 1, 3, 0), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 12, 1), ==, 0);
+	g_assert_cmpint(dm_host_flush_file(fx.t, (struct dm_file_key){7, 3}, false), ==, 0);
+	g_assert_cmpint(dm_host_pin(fx.t, 0, 1, &pin), ==, 0);
+	dm_table_foreach_file(fx.t, take_file, f);
+	dm_host_unpin(fx.t, &pin);
+	g_assert_cmpuint(f[1].ranges, ==, 2);
+	g_assert_cmpuint(f[1].bytes, ==, 6 * FX_GRANULE);
+	g_assert_cmpuint(f[1].live_bytes, ==, 2 * FX_GRANULE);
+	g_assert_cmpuint(f[1].pins, ==, 1);
+	g_assert_cmpuint(f[1].counts.setups, ==, 3);
+	g_assert_cmpuint(f[1].counts.revived, ==, 1);
+	g_assert_cmpuint(f[1].counts.removed, ==, 2);
+	g_assert_cmpuint(f[1].counts.maps, ==, 2);
+	g_assert_cmpuint(f[2].counts.setups, ==, 1);
+	g_assert_cmpuint(f[2].ranges, ==, 1);
+	g_assert_cmpuint(f[3].ranges, ==, 0);
+	fx_end(&fx);
+}
+
+static bool drained_to(struct dm_fixture *fx, uint64_t mapped)
+{
+	for (int i = 0; i < 2000 && fx_stats(fx).mapped != mapped; i++)
+		g_usleep(500);
+	return fx_stats(fx).mapped == mapped;
+}
+
+/* The worker sleeps for an hour by the old rules; the new ones wake it. */
+static void test_marks_change_in_use(void)
+{
+	const struct dm_table_config hour = {.linger_ms = 3600000, .high_watermark = 100};
+	const struct dm_table_config low = {
+		.linger_ms = 3600000, .high_watermark = 50, .low_watermark = 25};
+	const struct dm_table_config soon = {.linger_ms = 1, .policy = DM_POLICY_CLOCK};
+	struct dm_fixture fx;
+
+	fx_begin(&fx, FX_OVERLAY, 16, &hour);
+	for (uint64_t g = 0; g < 12; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, 1, 2 * g), ==, 0);
+	g_assert_cmpint(fx_remove(&fx, 0, 12), ==, 0);
+	g_assert_cmpuint(fx_stats(&fx).lingering, ==, 12);
+	dm_table_tune(fx.t, &low);
+	g_assert_true(drained_to(&fx, 4));
+	dm_table_tune(fx.t, &soon);
+	g_assert_true(drained_to(&fx, 0));
+	fx_assert_balance(&fx);
+	fx_end(&fx);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -357,6 +429,8 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/broken", test_broken_until_forgotten);
 	g_test_add_func("/dm/pin", test_pin_describes_the_bytes);
 	g_test_add_func("/dm/cuts-forget-pins", test_cuts_forget_old_pins);
+	g_test_add_func("/dm/files", test_files_are_counted);
+	g_test_add_func("/dm/tune", test_marks_change_in_use);
 	g_test_add_func("/dm/forward", test_forward_asks_for_everything);
 	return g_test_run();
 }

@@ -469,6 +469,27 @@ static void a_slow_disk_drops_and_delays_nobody(void)
 	util_mutex_destroy(&g.m);
 }
 
+/* --- while in use --- */
+
+static void rules_change_while_in_use(void)
+{
+	struct world *w = world_new(&(struct policy_config){.prefetch = POLICY_PREFETCH_OFF});
+
+	expect_size(w, 4096, POLICY_MARKED);
+	expect_size(w, 48 * M, POLICY_MARKED);
+	g_assert_cmpuint(map(w, 0, 0).len, ==, 0);
+	policy_tune(w->p, &(struct policy_config){
+				  .min_size = M, .max_share = 50, .prefetch = POLICY_PREFETCH_ON});
+	expect_size(w, M - 1, POLICY_SMALL);
+	expect_size(w, 32 * M, POLICY_MARKED);
+	expect_size(w, 32 * M + 1, POLICY_SHARE);
+	g_assert_cmpuint(map(w, 1, 9).len, ==, SLOT);
+	policy_tune(w->p, &(struct policy_config){0});
+	expect_size(w, 0, POLICY_MARKED);
+	expect_size(w, 1000 * M, POLICY_MARKED);
+	world_free(w);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -484,6 +505,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/policy/counted", answers_are_counted);
 	g_test_add_func("/policy/prefetch/auto", auto_reads_sequences_ahead);
 	g_test_add_func("/policy/prefetch/on-off", on_reads_all_off_reads_none);
+	g_test_add_func("/policy/tune", rules_change_while_in_use);
 	g_test_add_func("/policy/prefetch/queue", a_slow_disk_drops_and_delays_nobody);
 	return g_test_run();
 }

@@ -461,6 +461,29 @@ static void any_thread_may_tell_anything(void)
 	guest_free(g);
 }
 
+/* Its refaults stay known whether it acts or not; switched on again it remembers the strike. */
+static void it_can_be_switched_off_in_use(void)
+{
+	struct guest *g = guest_new(true);
+	struct policy_file_stats f;
+
+	loop(g, 1, 2 * WINDOW, 3, 5);
+	policy_file_stats(g->p, (struct policy_file){1, 1}, g->now, &f);
+	g_assert_true(f.thrash);
+	g_assert_cmpuint(f.refaults, ==, stats(g).refaults);
+	g_assert_cmpuint(f.refaults, ==, 4 * WINDOW);
+	policy_tune(g->p, &(struct policy_config){.guard = false});
+	g_assert_true(marked(g, 1));
+	g_assert_cmpuint(stats(g).thrash_files, ==, 0);
+	policy_tune(g->p, &(struct policy_config){.guard = true});
+	g_assert_false(marked(g, 1));
+	g_assert_cmpuint(stats(g).thrash_files, ==, 1);
+	policy_file_stats(g->p, (struct policy_file){1, 2}, g->now, &f);
+	g_assert_false(f.thrash);
+	g_assert_cmpuint(f.refaults, ==, 0);
+	guest_free(g);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -475,6 +498,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/guard/limit", the_cool_down_has_a_limit);
 	g_test_add_func("/guard/waits", the_cool_down_waits_for_the_guest);
 	g_test_add_func("/guard/off", it_can_be_switched_off);
+	g_test_add_func("/guard/off-in-use", it_can_be_switched_off_in_use);
 	g_test_add_func("/guard/over", setups_over_setups);
 	g_test_add_func("/guard/ghosts", ghosts_are_bounded_and_aged);
 	g_test_add_func("/guard/table", the_file_table_is_bounded);
