@@ -14,6 +14,7 @@
  *	dm_budget.c  how many mappings there may be
  *	dm_plan.c    what a setup needs of the driver
  *	dm_unmap.c   victims, flushes
+ *	dm_fit.c     files that became shorter or longer under their mappings
  *	dm_submit.c  the channel: combining askers into batches
  *	dm_drain.c   the glue to reclaim
  *	dm_host.c    the host seat

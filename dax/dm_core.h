@@ -58,6 +58,7 @@ const char *dm_state_name(enum dm_state s);
  * @flags: enum dm_map_flags as mapped
  * @asked_write: a setup has asked for writing
  * @withdrawn: its queued unmap was just withdrawn
+ * @blank: the driver has zeros there, not the file (dm_fit.c); written under its stripes and a claim
  * @owned: NULL = all of it when LIVE, none otherwise; else one bit a granule. Set once, bits
  *         change under its stripes, read by pins without
  * @n_owned: bits set
@@ -84,6 +85,7 @@ struct dm_range {
 	uint8_t state;
 	bool asked_write;
 	bool withdrawn;
+	bool blank;
 	bool gone; /* scratch of dm_index_update() */
 	uint32_t n_owned;
 	unsigned long *owned;

@@ -286,6 +286,7 @@ void dm_table_foreach(struct dm_table *t, void (*fn)(void *ctx, const struct dm_
 				.file = r->file->key,
 				.file_offset = r->file_offset,
 				.pins = dm_range_pins(r),
+				.blank = __atomic_load_n(&r->blank, __ATOMIC_RELAXED),
 				.state = dm_state_name(dm_range_state(r)),
 			};
 		util_rcu_read_unlock();

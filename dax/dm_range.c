@@ -324,6 +324,7 @@ static struct dm_range *make_piece(struct dm_core *c, struct dm_range *r, uint64
 	p->flags = r->flags;
 	p->asked_write = r->asked_write;
 	p->withdrawn = r->withdrawn;
+	p->blank = r->blank && !DM_MUTATE(31);
 	p->state = r->state;
 	p->parent = r;
 	dm_range_ref(r);

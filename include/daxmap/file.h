@@ -25,11 +25,14 @@ static inline bool dm_file_key_equal(struct dm_file_key a, struct dm_file_key b)
  *        while it has mapped ranges, from the thread that asks for a mapping, without a lock
  *        of the table held. May block.
  * @close: gives the descriptor back. Called once per successful open, any thread, no lock held.
+ * @zeros: returns a new descriptor, read-write, of a file of @len zeros that nobody else has, or a
+ *         negative errno; the table closes it. For dm_host_fit(); NULL: not to be had
  */
 struct dm_file_provider {
 	void *ctx;
 	int (*open)(void *ctx, struct dm_file_key key, bool *writable);
 	void (*close)(void *ctx, struct dm_file_key key, int fd);
+	int (*zeros)(void *ctx, uint64_t len);
 };
 
 #endif

@@ -44,6 +44,9 @@
 	X(deferred_unmaps, C, "unmaps done by the worker for ranges given back") \
 	X(asked_unmaps, C, "ranges given back that a request unmapped itself") \
 	X(dropped, C, "ranges given back that went with their session") \
+	X(blanked, C, "live ranges replaced by zeros: their file had become shorter") \
+	X(unblanked, C, "of those, replaced by the file again: it had grown") \
+	X(blank_errors, C, "replacements that failed") \
 	X(hits, C, "gets answered without a map (guest seat)") \
 	X(misses, C, "gets that had to map (guest seat)") \
 	X(live, G, "ranges mapped and owned") \

@@ -133,6 +133,39 @@ void dm_host_forget(struct dm_table *t);
 bool dm_host_broken(struct dm_table *t);
 
 /**
+ * struct dm_fitted - what dm_host_fit() did, in ranges
+ * @blanked: were replaced by zeros
+ * @restored: are the file's again
+ * @left: reach behind the end and could not be replaced
+ * @failed: should be the file's again and are not
+ * @holes: of @left and @failed: the driver lost them half-way; the owner has nothing there
+ * @blank_from: where in the file the first blank range begins; UINT64_MAX: there is none
+ * @err: the first error
+ */
+struct dm_fitted {
+	uint32_t blanked;
+	uint32_t restored;
+	uint32_t left;
+	uint32_t failed;
+	uint32_t holes;
+	uint64_t blank_from;
+	int err;
+};
+
+/**
+ * dm_host_fit() - the file is @size bytes long now: makes its live mappings fit
+ * @blank: replace by zeros what lies behind the end, whole pages only
+ * @out: what was done
+ *
+ * A blank range that has bytes of the file again becomes the file's in any case. A range is never
+ * taken from its owner; while one is being replaced, a pin of it finds nothing. Waits for the
+ * driver, and for pins as long as a setup does. Calls for one file must not overlap.
+ * Returns 0, -EPIPE, or out->err.
+ */
+int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, bool blank,
+		struct dm_fitted *out);
+
+/**
  * struct dm_pin - holds one mapped range for an I/O into it
  * @fd: the file, borrowed until the unpin; read-write where @writable
  * @writable: may it be written?
@@ -162,13 +195,15 @@ void dm_host_unpin(struct dm_table *t, struct dm_pin *pin);
 /** dm_table_stats() - fills @out. Cheap, takes no lock that a request waits for. */
 void dm_table_stats(struct dm_table *t, struct dm_stats *out);
 
-/** struct dm_range_info - one range as dm_table_foreach() shows it */
+/** struct dm_range_info - one range as dm_table_foreach() shows it; @blank: it shows zeros in place
+ * of the file (dm_host_fit()) */
 struct dm_range_info {
 	uint64_t offset;
 	uint64_t len;
 	struct dm_file_key file;
 	uint64_t file_offset;
 	uint32_t pins;
+	bool blank;
 	const char *state;
 };
 

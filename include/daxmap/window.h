@@ -42,8 +42,14 @@ enum dm_op_kind {
 	DM_OP_UNMAP,
 };
 
+/**
+ * enum dm_map_flags - how to map
+ * @DM_MAP_WRITE: writable
+ * @DM_MAP_BLANK: fd is a file of zeros, not one of the provider's: the key says nothing
+ */
 enum dm_map_flags {
 	DM_MAP_WRITE = 1u << 0,
+	DM_MAP_BLANK = 1u << 1,
 };
 
 /**

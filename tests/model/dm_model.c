@@ -5,6 +5,7 @@
  * to have there. After every step:
  *  - what the guest believes to have, the VMM shows, with the right access;
  *  - the table's ranges and the VMM's mappings are the same granules, and do not overlap;
+ *  - what it shows as zeros lies behind the end of its file;
  *  - pinned bytes stand still;
  *  - an answer was the one due: what needs no driver call makes none, and each refusal has its
  *    reason;
@@ -15,6 +16,7 @@
  * seed a run. A failure prints configuration, seed and step.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@ int dm_mutation;
 #endif
 
 #define PAGES 96
+#define ENDLESS 1000 /* granules; longer than any mapping reaches */
 #define FILES 5
 #define READ_ONLY_FILE 4
 #define MAX_PINS 3
@@ -57,11 +60,15 @@ struct model {
 	struct dm_window *window;
 	struct dm_table *t;
 	struct page guest[PAGES];
+	uint64_t size[FILES]; /* granules, as the table was told last */
+	bool stale[FILES];    /* a file has grown, and not all of it could be put back */
+	int null_fd;
 	int open[FILES];
 	struct {
 		struct dm_pin pin;
 		uint64_t g;
 		struct page bytes;
+		bool blank;
 	} pins[MAX_PINS];
 	unsigned int n_pins;
 	struct window_fake_page before[PAGES];
@@ -136,6 +143,16 @@ static void file_close(void *ctx, struct dm_file_key key, int fd)
 	m->open[key.lo] = 0;
 }
 
+static int file_zeros(void *ctx, uint64_t len)
+{
+	struct model *m = ctx;
+
+	CHECK(m, len > 0 && len % m->granule == 0);
+	if (m->faults_now && rnd(m, 8) == 0)
+		return -ENFILE;
+	return dup(m->null_fd);
+}
+
 /* Checks */
 
 static bool shows(const struct model *m, const struct window_fake_page *p, struct page want)
@@ -143,16 +160,34 @@ static bool shows(const struct model *m, const struct window_fake_page *p, struc
 	return p->mapping && p->key_lo == want.file && p->file_offset == want.fg * m->granule;
 }
 
+static bool is_blank(const struct window_fake_page *p)
+{
+	return p->mapping && p->flags & DM_MAP_BLANK;
+}
+
+/* As shows(), or zeros where the file has nothing. */
+static bool fits(const struct model *m, const struct window_fake_page *p, struct page want)
+{
+	if (is_blank(p))
+		return want.fg >= m->size[want.file] || m->stale[want.file];
+	return shows(m, p, want);
+}
+
 static void check_guest(struct model *m, const struct window_fake_page *vmm)
 {
 	for (unsigned int g = 0; g < PAGES; g++) {
 		if (!m->guest[g].file)
 			continue;
-		CHECK(m, shows(m, &vmm[g], m->guest[g]));
-		CHECK(m, vmm[g].flags == (m->guest[g].file == READ_ONLY_FILE ? 0 : DM_MAP_WRITE));
+		CHECK(m, fits(m, &vmm[g], m->guest[g]));
+		CHECK(m, (vmm[g].flags & ~(uint32_t)DM_MAP_BLANK) ==
+				 (m->guest[g].file == READ_ONLY_FILE ? 0 : DM_MAP_WRITE));
 	}
-	for (unsigned int i = 0; i < m->n_pins; i++)
-		CHECK(m, shows(m, &vmm[m->pins[i].g], m->pins[i].bytes));
+	for (unsigned int i = 0; i < m->n_pins; i++) {
+		const struct window_fake_page *p = &vmm[m->pins[i].g];
+
+		CHECK(m, is_blank(p) == m->pins[i].blank);
+		CHECK(m, m->pins[i].blank || shows(m, p, m->pins[i].bytes));
+	}
 }
 
 struct walk {
@@ -180,7 +215,8 @@ static void walk_range(void *ctx, const struct dm_range_info *r)
 	for (uint64_t g = lo; g < hi; g++) {
 		struct page want = {r->file.lo, r->file_offset / m->granule + (g - lo)};
 
-		CHECK(m, shows(m, &w->vmm[g], want));
+		CHECK(m, r->blank == is_blank(&w->vmm[g]));
+		CHECK(m, r->blank || shows(m, &w->vmm[g], want));
 		CHECK(m, (m->flags & DM_WINDOW_SPLIT) || w->vmm[g].mapping == w->vmm[lo].mapping);
 	}
 }
@@ -361,7 +397,8 @@ static void setup_done(struct model *m, int err, uint64_t g, uint64_t n, struct 
 	for (uint64_t i = 0; i < n; i++) {
 		struct page here = {want.file, want.fg + i};
 		struct page *p = &m->guest[g + i];
-		bool same = p->file == here.file && p->fg == here.fg;
+		bool same =
+			p->file == here.file && p->fg == here.fg && !is_blank(&m->before[g + i]);
 
 		if (err == 0)
 			*p = here;
@@ -459,6 +496,7 @@ static void op_pin(struct model *m)
 	if (dm_host_pin(m->t, g * m->granule, 1, &pin) != 0)
 		return;
 	m->pins[m->n_pins].pin = pin;
+	m->pins[m->n_pins].blank = is_blank(&window_fake_pages(m->fake)[g]);
 	m->pins[m->n_pins].g = g;
 	m->pins[m->n_pins++].bytes = m->guest[g];
 }
@@ -497,6 +535,54 @@ static void op_flush_file(struct model *m)
 	for (unsigned int g = 0; live && g < PAGES; g++)
 		CHECK(m, !window_fake_pages(m->fake)[g].mapping ||
 				 window_fake_pages(m->fake)[g].key_lo != key.lo);
+}
+
+/* The table has done all that it was asked, or says so. */
+static void check_fit(struct model *m, uint64_t file, bool blank, const struct dm_fitted *out)
+{
+	const struct window_fake_page *vmm = window_fake_pages(m->fake);
+
+	for (unsigned int g = 0; g < PAGES; g++) {
+		struct page *p = &m->guest[g];
+		bool behind = p->fg >= m->size[file];
+
+		if (p->file != file)
+			continue;
+		if (!vmm[g].mapping && out->holes) {
+			*p = (struct page){0};
+			continue;
+		}
+		if (is_blank(&vmm[g]))
+			CHECK(m, p->fg * m->granule >= out->blank_from);
+		if (behind && blank && !out->left)
+			CHECK(m, is_blank(&vmm[g]));
+		if (!behind && !out->failed)
+			CHECK(m, shows(m, &vmm[g], *p));
+	}
+}
+
+/* The file has become shorter or longer. */
+static void op_fit(struct model *m)
+{
+	uint64_t file = 1 + rnd(m, FILES - 1), size = rnd(m, 3) ? rnd(m, PAGES) : ENDLESS;
+	bool blank = rnd(m, 4) != 0;
+	struct dm_fitted out;
+	int err;
+
+	snprintf(m->what, sizeof(m->what),
+		 "fit file %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT ", blank %d", file, size,
+		 blank);
+	m->size[file] = size;
+	err = dm_host_fit(m->t, (struct dm_file_key){0, file},
+			  size * m->granule - (size && rnd(m, 2) ? 1 : 0), blank, &out);
+	if (err == -EPIPE)
+		return;
+	CHECK(m, !err == !out.err);
+	CHECK(m, !err || m->faults_now || m->refused_unmap || (err == -EBUSY && m->n_pins));
+	CHECK(m, !out.failed || err);
+	CHECK(m, !out.holes || m->faults_now || m->refused_unmap);
+	m->stale[file] = out.failed > 0;
+	check_fit(m, file, blank, &out);
 }
 
 static void op_flush(struct model *m)
@@ -563,6 +649,8 @@ static void step(struct model *m)
 		op_flush(m);
 	else if (r < 997)
 		op_forget(m);
+	if (r % 16 == 3)
+		op_fit(m);
 	if (dm_host_broken(m->t))
 		op_forget(m);
 	check(m);
@@ -583,9 +671,13 @@ static void run(struct model *m, uint64_t steps)
 		.policy = rnd(m, 2) ? DM_POLICY_CLOCK : DM_POLICY_FIFO,
 		.no_worker = true,
 	};
-	struct dm_file_provider provider = {.ctx = m, .open = file_open, .close = file_close};
+	struct dm_file_provider provider = {
+		.ctx = m, .open = file_open, .close = file_close, .zeros = file_zeros};
 
 	now = m;
+	for (unsigned int f = 0; f < FILES; f++)
+		m->size[f] = ENDLESS;
+	m->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	m->fake = window_fake_new(&fc);
 	m->window = window_faulty_new(m->fake, rnd(m, UINT32_MAX));
 	m->t = dm_table_new(m->window, &provider, &config);
@@ -597,6 +689,7 @@ static void run(struct model *m, uint64_t steps)
 	for (unsigned int f = 0; f < FILES; f++)
 		CHECK(m, m->open[f] == 0);
 	dm_window_destroy(m->window);
+	close(m->null_fd);
 	now = NULL;
 }
 
