@@ -10,6 +10,7 @@
  *   load_worker    a thread: keeps its operations in flight, takes completions
  *   load_io        read, write, and their mixes; by FUSE or through the DAX window
  *   load_meta      lookup, getattr, create, readdir, untar
+ *   load_sum       MD5 of files that are there
  *   load_null      a back-end that does nothing, to measure ourselves with
  *   load_report    JSON and text
  *   load_run       all of it in order
@@ -53,6 +54,7 @@ enum load_reclaim {
 struct load_config {
 	char *socket_path;
 	char *dir;
+	char **sums;
 	enum load_rw rw;
 	enum load_engine engine;
 	enum load_reclaim reclaim;
@@ -79,6 +81,7 @@ struct load_config {
 	gboolean null;
 	gboolean connect_only;
 	gboolean layout_only;
+	gboolean progress;
 	gboolean help;
 };
 

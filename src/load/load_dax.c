@@ -20,7 +20,7 @@ struct load_dax {
 	bool mmap_like;
 };
 
-static struct guest_files *make_files(struct load_run *run, char **why)
+struct guest_files *load_dax_files(struct load_run *run, char **why)
 {
 	const struct load_config *c = run->config;
 	g_autoptr(GError) error = NULL;
@@ -45,7 +45,7 @@ struct load_dax *load_dax_new(struct load_run *run, char **why)
 	struct load_dax *d = g_new0(struct load_dax, 1);
 
 	d->mmap_like = c->mmap_like;
-	d->fs = make_files(run, why);
+	d->fs = load_dax_files(run, why);
 	if (d->fs && !guest_files_has_window(d->fs))
 		*why = g_strdup("the back-end offers no window");
 	for (unsigned int i = 0; !*why && i < c->files; i++) {
@@ -67,6 +67,11 @@ struct load_dax *load_dax_new(struct load_run *run, char **why)
 		return NULL;
 	}
 	return d;
+}
+
+struct guest_files *load_dax_of(struct load_dax *d)
+{
+	return d->fs;
 }
 
 void load_dax_free(struct load_dax *d)
@@ -125,11 +130,11 @@ void load_dax_note_read(struct load_dax *d, uint64_t start_ns, unsigned int in_f
 	guest_files_note_read(d->fs, util_now_ns() - start_ns, in_flight);
 }
 
-void load_dax_counts(struct load_dax *d, struct load_dax_counts *out)
+void load_dax_counts(struct guest_files *fs, struct load_dax_counts *out)
 {
 	struct dm_stats s;
 
-	guest_files_stats(d->fs, &s);
+	guest_files_stats(fs, &s);
 	*out = (struct load_dax_counts){
 		.hits = s.hits,
 		.maps = s.maps,

@@ -204,6 +204,11 @@ static bool check(struct load_config *c, GError **error)
 		text = g_strdup_printf("%" G_GUINT64_FORMAT, c->size);
 		return refuse(error, "size", text, "at least --bs for each of --files");
 	}
+	if (c->null && c->sums) {
+		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+			    "option --sum: not with --null, which has no files");
+		return false;
+	}
 	if (c->mmap_like && c->verify) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
 			    "option --mmap: not with --verify, for it copies nothing");
@@ -258,6 +263,8 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("timeout", STRING, &o->timeout, "give up when nothing was answered for so many seconds; default 30", "S"),
 		ENTRY("json", NONE, &c->json, "print JSON", NULL),
 		ENTRY("null", NONE, &c->null, "measure the generator itself against a back-end that does nothing", NULL),
+		ENTRY("sum", FILENAME_ARRAY, &c->sums, "instead of a load: print the MD5 of this file of the share, in the form of md5sum, read with --engine; may be given again", "PATH"),
+		ENTRY("progress", NONE, &c->progress, "a line on stderr each second", NULL),
 		ENTRY("connect-only", NONE, &c->connect_only, "connect, INIT, say what the back-end offers, and leave", NULL),
 		{"help", 'h', 0, G_OPTION_ARG_NONE, &c->help, "print this, and leave", NULL},
 		{0},
@@ -306,4 +313,5 @@ void load_options_clear(struct load_config *c)
 {
 	g_free(c->socket_path);
 	g_free(c->dir);
+	g_strfreev(c->sums);
 }

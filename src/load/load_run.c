@@ -16,8 +16,10 @@
 #include "load_layout.h"
 #include "load_meta.h"
 #include "load_null.h"
+#include "load_progress.h"
 #include "load_report.h"
 #include "load_run.h"
+#include "load_sum.h"
 #include "util_rcu.h"
 
 #define SPARE_REQUESTS 64u
@@ -227,6 +229,7 @@ static void go(struct load_run *run, struct load_result *res)
 	const struct load_config *c = run->config;
 	bool known = load_cpu_known(run->peer_pid);
 	uint64_t daemon_cpu = load_cpu_tree(run->peer_pid);
+	struct load_progress *progress = NULL;
 	uint64_t load_cpu;
 
 	for (unsigned int i = 0; i < run->nworkers; i++)
@@ -238,9 +241,12 @@ static void go(struct load_run *run, struct load_result *res)
 	run->go = true;
 	util_cond_broadcast(&run->cond);
 	util_mutex_unlock(&run->lock);
+	if (c->progress)
+		progress = load_progress_start(run);
 	for (unsigned int i = 0; i < run->nworkers; i++)
 		load_worker_join(&run->workers[i]);
 	run->ended_ns = util_now_ns();
+	load_progress_stop(progress);
 	res->seconds = (double)(run->ended_ns - run->start_ns) / 1e9;
 	res->load_cpu = (int64_t)(load_cpu_self() - load_cpu);
 	res->daemon_cpu = known && guest_frontend_alive(run->fe)
@@ -256,7 +262,7 @@ static void go(struct load_run *run, struct load_result *res)
 		load_hist_merge(&res->hist, &w->hist);
 	}
 	if (run->dax)
-		load_dax_counts(run->dax, &res->dax);
+		load_dax_counts(load_dax_of(run->dax), &res->dax);
 }
 
 static bool prepare(struct load_run *run)
@@ -294,7 +300,9 @@ static void session(struct load_run *run, struct load_result *res)
 
 	if (init_session(run) || run->config->connect_only)
 		return;
-	if (prepare(run) && !run->config->layout_only) {
+	if (run->config->sums) {
+		load_sum(run);
+	} else if (prepare(run) && !run->config->layout_only) {
 		go(run, res);
 		if (run->gens && load_writes(run->config->rw) && !run->why)
 			load_layout_check(run);
@@ -330,9 +338,9 @@ static int report(struct load_run *run, struct load_result *res)
 		fprintf(stderr, "daxmap-load: malformed reply: %s\n", res->fault);
 	if (c->connect_only && !run->why)
 		say_peer(run);
-	else if (c->json)
+	else if (c->json && !c->sums)
 		load_report_json(run, res);
-	else if (!run->why && !c->layout_only)
+	else if (!run->why && !c->layout_only && !c->sums)
 		load_report_text(run, res);
 	return run->why || res->verify_errors || res->violations || res->fault;
 }

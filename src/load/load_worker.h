@@ -88,7 +88,7 @@ struct load_worker {
 	struct fuse_forget_one forgets[LOAD_FORGETS];
 	unsigned int nforgets;
 
-	uint64_t done;
+	uint64_t done; /* atomic, as is the next */
 	uint64_t bytes;
 	uint64_t by_read; /* reads that the window did not serve */
 	uint64_t verify_errors;
