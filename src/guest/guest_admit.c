@@ -194,13 +194,23 @@ static uint32_t coldest(struct guest_admit *a)
 	return least;
 }
 
+bool guest_admit_stream(struct guest_admit *a, uint64_t ops)
+{
+	return (double)ops * get_avg(&a->read_ns) > MARGIN * get_avg(&a->map_ns);
+}
+
+bool guest_admit_full(struct guest_admit *a)
+{
+	return __atomic_load_n(&a->admitted, __ATOMIC_RELAXED) >= a->slots;
+}
+
 bool guest_admit_miss(struct guest_admit *a, uint64_t hash)
 {
 	double mine = use(a, hash, 1), gain = mine;
 
 	if (mine < MIN_USES)
 		return false;
-	if (__atomic_load_n(&a->admitted, __ATOMIC_RELAXED) >= a->slots) {
+	if (guest_admit_full(a)) {
 		double other = coldest(a);
 
 		gain = mine - other;

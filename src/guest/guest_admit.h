@@ -20,6 +20,11 @@ void guest_admit_free(struct guest_admit *a);
 void guest_admit_hit(struct guest_admit *a, uint64_t hash);
 /** guest_admit_miss() - one that is not mapped was used: is it worth being mapped now? */
 bool guest_admit_miss(struct guest_admit *a, uint64_t hash);
+/** guest_admit_stream() - is a slot worth being mapped that will be used @ops times, once each
+ * place, and not again soon? */
+bool guest_admit_stream(struct guest_admit *a, uint64_t ops);
+/** guest_admit_full() - as much has been mapped as there is room for */
+bool guest_admit_full(struct guest_admit *a);
 /** guest_admit_mapped() - it has been mapped, in @ns, what it took to make room included */
 void guest_admit_mapped(struct guest_admit *a, uint64_t hash, uint64_t ns);
 /** guest_admit_read() - a read by request took @ns, while so many were under way, itself included:

@@ -8,6 +8,13 @@
  * the mapper waits for a map. The mapper's list is short: what does not fit was not worth much,
  * and is asked for again soon if it was.
  *
+ * Who goes through a file in order (guest_stream) finds the next slot mapped already: the mapper
+ * is told when he enters the one before. A slot of such a stream is used once by each of its
+ * operations, so admission only asks whether these are many enough.
+ *
+ * GUEST_ADMIT_EAGER wishes for all it misses. Once the window is full each wish costs another slot
+ * its place, so the mapper then rests as long as it works: a half of the time is the readers'.
+ *
  * A file that is opened for writing is mapped read-write at once, for that needs no second map
  * later. A map that the back-end refuses for good closes the window for its file.
  */
@@ -20,10 +27,14 @@
 #include "guest_dax.h"
 #include "guest_file.h"
 #include "guest_fuse_internal.h"
+#include "guest_stream.h"
 #include "util_overflow.h"
 #include "util_rcu.h"
 
 #define WISHES 64u
+#define AHEAD_SLOTS 4u
+#define STREAM_MIN 2u
+#define REST_MAX_NS 10000000u
 #define KEY_WRITE 1u
 
 struct wish {
@@ -38,11 +49,13 @@ struct guest_files {
 	struct guest_admit *admit;
 	enum guest_admission admission;
 	uint64_t slot;
+	bool ahead; /* there is room for what may be used next */
 
 	GThread *mapper;
 	struct util_mutex lock; /* all below */
 	struct util_cond wished;
 	struct util_cond mapped;
+	struct util_cond stopped;
 	struct wish wishes[WISHES]; /* [0] is under way while @busy */
 	unsigned int nwishes;	    /* written under the lock, read without */
 	bool busy;
@@ -57,6 +70,7 @@ struct guest_file {
 	uint64_t size; /* atomic */
 	bool mappable; /* atomic */
 	bool own;      /* node and handle are ours to give back */
+	struct guest_streams streams;
 };
 
 /* --- the table's view of files: by node; there are no descriptors here --- */
@@ -93,18 +107,35 @@ static void note_refusal(struct guest_file *f, int err)
 		__atomic_store_n(&f->mappable, false, __ATOMIC_RELAXED);
 }
 
-static void grant(struct guest_files *fs, const struct wish *w)
+/* How long it took, or 0. */
+static uint64_t grant(struct guest_files *fs, const struct wish *w)
 {
-	uint64_t start = util_now_ns();
+	uint64_t start = util_now_ns(), ns;
 	struct dm_ref ref;
-	int err = dm_cache_get(fs->cache, w->file->key, w->offset, 1, false, &ref);
+	int err = dm_cache_try_get(fs->cache, w->file->key, w->offset, 1, false, &ref);
 
-	if (!err) {
-		dm_cache_put(fs->cache, &ref);
-		guest_admit_mapped(fs->admit, hash_of(w->file, w->offset), util_now_ns() - start);
-	} else {
+	if (err == -EAGAIN)
+		err = dm_cache_get(fs->cache, w->file->key, w->offset, 1, false, &ref);
+	else
+		start = 0; /* somebody else has mapped it */
+	if (err) {
 		note_refusal(w->file, err);
+		return 0;
 	}
+	dm_cache_put(fs->cache, &ref);
+	if (!start)
+		return 0;
+	ns = util_now_ns() - start;
+	guest_admit_mapped(fs->admit, hash_of(w->file, w->offset), ns);
+	return ns;
+}
+
+static void rest_locked(struct guest_files *fs, uint64_t ns)
+{
+	uint64_t until = util_now_ns() + ns;
+
+	while (!fs->stop && util_cond_wait_until(&fs->stopped, &fs->lock, until))
+		;
 }
 
 static gpointer mapper_thread(gpointer data)
@@ -114,6 +145,7 @@ static gpointer mapper_thread(gpointer data)
 	util_mutex_lock(&fs->lock);
 	while (!fs->stop) {
 		struct wish w = fs->wishes[0];
+		uint64_t ns;
 
 		if (!fs->nwishes) {
 			util_cond_wait(&fs->wished, &fs->lock);
@@ -121,12 +153,14 @@ static gpointer mapper_thread(gpointer data)
 		}
 		fs->busy = true;
 		util_mutex_unlock(&fs->lock);
-		grant(fs, &w);
+		ns = grant(fs, &w);
 		util_mutex_lock(&fs->lock);
 		fs->busy = false;
 		__atomic_store_n(&fs->nwishes, fs->nwishes - 1, __ATOMIC_RELAXED);
 		memmove(fs->wishes, fs->wishes + 1, fs->nwishes * sizeof(fs->wishes[0]));
 		util_cond_broadcast(&fs->mapped);
+		if (ns && fs->admission == GUEST_ADMIT_EAGER && guest_admit_full(fs->admit))
+			rest_locked(fs, MIN(ns, REST_MAX_NS));
 	}
 	util_mutex_unlock(&fs->lock);
 	return NULL;
@@ -186,6 +220,7 @@ static bool open_window(struct guest_files *fs, const struct guest_files_config 
 		return false;
 	}
 	fs->admit = guest_admit_new((uint32_t)(fs->window->caps.size / fs->slot));
+	fs->ahead = fs->window->caps.size / fs->slot >= AHEAD_SLOTS && !c->cache.vanilla;
 	fs->mapper = g_thread_new("guest-mapper", mapper_thread, fs);
 	return true;
 }
@@ -204,6 +239,7 @@ struct guest_files *guest_files_new(struct guest_fuse *fuse, const struct guest_
 	util_mutex_init(&fs->lock);
 	util_cond_init(&fs->wished);
 	util_cond_init(&fs->mapped);
+	util_cond_init(&fs->stopped);
 	if (!open_window(fs, c, error)) {
 		guest_files_free(fs);
 		return NULL;
@@ -218,12 +254,14 @@ void guest_files_free(struct guest_files *fs)
 	util_mutex_lock(&fs->lock);
 	fs->stop = true;
 	util_cond_signal(&fs->wished);
+	util_cond_signal(&fs->stopped);
 	util_mutex_unlock(&fs->lock);
 	if (fs->mapper)
 		g_thread_join(fs->mapper);
 	dm_cache_free(fs->cache);
 	dm_window_destroy(fs->window);
 	guest_admit_free(fs->admit);
+	util_cond_destroy(&fs->stopped);
 	util_cond_destroy(&fs->mapped);
 	util_cond_destroy(&fs->wished);
 	util_mutex_destroy(&fs->lock);
@@ -336,24 +374,60 @@ void guest_file_put(struct guest_file *f, struct dm_ref *ref)
 	dm_cache_put(f->fs->cache, ref);
 }
 
+static bool room_for_wishes(const struct guest_files *fs)
+{
+	return __atomic_load_n(&fs->nwishes, __ATOMIC_RELAXED) < WISHES;
+}
+
+/* The slot after the one that is entered at @off, if somebody is on his way to it. */
+static void look_ahead(struct guest_file *f, uint64_t off, uint64_t len, bool missed)
+{
+	struct guest_files *fs = f->fs;
+	uint64_t start = off & ~(fs->slot - 1), next = start + fs->slot;
+
+	if (off - start >= len || fs->admission == GUEST_ADMIT_NEVER || !fs->ahead)
+		return;
+	if (guest_stream_enter(&f->streams, start / fs->slot) < STREAM_MIN)
+		return;
+	if (fs->admission == GUEST_ADMIT_ADAPTIVE && !guest_admit_stream(fs->admit, fs->slot / len))
+		return;
+	if (missed)
+		make_wish(f, start);
+	if (next < guest_file_size(f))
+		make_wish(f, next);
+}
+
+/* Nothing of it is mapped: shall it be? */
+static bool is_wished(struct guest_file *f, uint64_t off)
+{
+	struct guest_files *fs = f->fs;
+
+	if (fs->admission == GUEST_ADMIT_NEVER)
+		return false;
+	return fs->admission == GUEST_ADMIT_EAGER || guest_admit_miss(fs->admit, hash_of(f, off));
+}
+
 int guest_file_admit(struct guest_file *f, uint64_t off, uint64_t len, bool write,
 		     struct dm_ref *ref)
 {
 	struct guest_files *fs = f->fs;
 	int err;
 
-	if (fs->admission == GUEST_ADMIT_ALWAYS)
-		return guest_file_get(f, off, len, write, ref);
+	if (fs->admission == GUEST_ADMIT_ALWAYS) {
+		err = guest_file_get(f, off, len, write, ref);
+		if (!err)
+			look_ahead(f, off, len, false);
+		return err;
+	}
 	if (!guest_file_can_map(f) || !len || !util_range_inside(off, len, guest_file_size(f)))
 		return -EAGAIN;
 	err = dm_cache_try_get(fs->cache, f->key, off, len, write, ref);
-	if (fs->admission == GUEST_ADMIT_NEVER)
-		return err;
-	if (!err)
+	if (!err && fs->admission == GUEST_ADMIT_ADAPTIVE)
 		guest_admit_hit(fs->admit, hash_of(f, off));
-	else if (err == -EAGAIN && guest_admit_miss(fs->admit, hash_of(f, off)) &&
-		 __atomic_load_n(&fs->nwishes, __ATOMIC_RELAXED) < WISHES)
+	if (err == -EAGAIN && is_wished(f, off) && room_for_wishes(fs))
 		make_wish(f, off);
+	if (!err || err == -EAGAIN)
+		look_ahead(f, off, len, err);
 	return err;
 }
 

@@ -27,6 +27,7 @@ enum guest_admission {
 	GUEST_ADMIT_ALWAYS,   /* all: who comes first waits for the map */
 	GUEST_ADMIT_NEVER,    /* nothing that guest_file_get() has not mapped */
 	GUEST_ADMIT_ADAPTIVE, /* what has proved worth it, while requests serve the meantime */
+	GUEST_ADMIT_EAGER,    /* all, while requests serve the meantime */
 };
 
 /**

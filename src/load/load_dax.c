@@ -20,16 +20,26 @@ struct load_dax {
 	bool mmap_like;
 };
 
+enum guest_admission load_dax_admission(const struct load_config *c)
+{
+	if (c->admission >= 0)
+		return (enum guest_admission)c->admission;
+	if (c->engine == LOAD_ENGINE_AUTO)
+		return GUEST_ADMIT_ADAPTIVE;
+	/* Who wants a pointer waits for it, and so does the baseline. */
+	return c->mmap_like || c->reclaim == LOAD_RECLAIM_VANILLA ? GUEST_ADMIT_ALWAYS
+								  : GUEST_ADMIT_EAGER;
+}
+
 struct guest_files *load_dax_files(struct load_run *run, char **why)
 {
 	const struct load_config *c = run->config;
 	g_autoptr(GError) error = NULL;
 	struct guest_files_config fc = {
-		.admission = c->admission >= 0		     ? (enum guest_admission)c->admission
-			     : c->engine == LOAD_ENGINE_AUTO ? GUEST_ADMIT_ADAPTIVE
-							     : GUEST_ADMIT_ALWAYS,
+		.admission = load_dax_admission(c),
 		.window = c->window,
 		.max_mappings = c->window_mode == GUEST_WINDOW_STRICT ? STRICT_MAPPINGS : 0,
+		.cache.wait_ms = c->timeout * 1000,
 		.cache.vanilla = c->reclaim == LOAD_RECLAIM_VANILLA,
 	};
 	struct guest_files *fs = guest_files_new(run->fuse, &fc, &error);

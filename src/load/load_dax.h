@@ -28,6 +28,8 @@ int load_dax_io(struct load_dax *d, unsigned int file, uint64_t offset, void *bu
 		bool write);
 /** load_dax_note_read() - a READ begun at @start_ns has been answered, one of @in_flight */
 void load_dax_note_read(struct load_dax *d, uint64_t start_ns, unsigned int in_flight);
+/** load_dax_admission() - what @c says, or stands for */
+enum guest_admission load_dax_admission(const struct load_config *c);
 /** load_dax_files() - a window and its table alone; NULL with *@why (to be freed) */
 struct guest_files *load_dax_files(struct load_run *run, char **why);
 struct guest_files *load_dax_of(struct load_dax *d);

@@ -14,7 +14,7 @@ static const char *const rw_names[] = {
 static const char *const engine_names[] = {"read", "dax", "auto"};
 static const char *const reclaim_names[] = {"fine", "vanilla"};
 static const char *const mode_names[] = {"none", "strict", "overlay"};
-static const char *const admission_names[] = {"always", "never", "adaptive"};
+static const char *const admission_names[] = {"always", "never", "adaptive", "eager"};
 
 G_STATIC_ASSERT(G_N_ELEMENTS(rw_names) == LOAD_UNTAR + 1);
 G_STATIC_ASSERT(GUEST_WINDOW_STRICT == 1 && GUEST_WINDOW_OVERLAY == 2);
@@ -238,7 +238,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 	GOptionEntry entries[] = {
 		ENTRY("socket-path", FILENAME, &c->socket_path, "back-end's socket", "PATH"),
 		ENTRY("rw", STRING, &o->rw, "read|write|randread|randwrite|randrw|lookup|getattr|create|readdir|untar; default randread", "LOAD"),
-		ENTRY("engine", STRING, &o->engine, "read: FUSE requests; dax: through the window; auto: as admission says; default read", "read|dax|auto"),
+		ENTRY("engine", STRING, &o->engine, "read: FUSE requests; dax: all is mapped; auto: as admission says; default read", "read|dax|auto"),
 		ENTRY("bs", STRING, &o->bs, "bytes of one operation; default 4K", "SIZE"),
 		ENTRY("size", STRING, &o->size, "bytes of all files together; default 256M", "SIZE"),
 		ENTRY("files", STRING, &o->files, "number of files; default 1 (names of metadata loads: 1000)", "N"),
@@ -254,7 +254,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("window", STRING, &o->window, "use so much of the DAX window; default: all of it", "SIZE"),
 		ENTRY("window-mode", STRING, &o->mode, "play a VMM that refuses overlaps (QEMU), or one that overlays; default strict", "strict|overlay"),
 		ENTRY("reclaim", STRING, &o->reclaim, "fine, or vanilla: the published baseline; default fine", "fine|vanilla"),
-		ENTRY("admission", STRING, &o->admission, "what is mapped; default: always with --engine=dax, adaptive with auto", "always|never|adaptive"),
+		ENTRY("admission", STRING, &o->admission, "what is mapped: all, and operations wait for it; nothing; what has proved worth it; all, and requests serve the meantime; default: adaptive with --engine=auto, eager with dax, but always with --mmap and --reclaim=vanilla", "always|never|adaptive|eager"),
 		ENTRY("mmap", NONE, &c->mmap_like, "dax: touch the mapped bytes in place instead of copying them", NULL),
 		ENTRY("dir", STRING, &c->dir, "directory on the share for the files; default daxmap-load", "NAME"),
 		ENTRY("lay-out-only", NONE, &c->layout_only, "make the files and leave", NULL),

@@ -167,12 +167,14 @@ static void make_jobs(struct load_run *run)
 	}
 }
 
-/* Requests need no more workers than rings; the window is worked on by all jobs at once. */
+/* Requests need no more workers than rings; but who waits for maps needs one for each job. */
 static unsigned int count_workers(const struct load_run *run)
 {
 	unsigned int queues = guest_frontend_num_queues(run->fe);
 
-	return run->dax ? run->config->jobs : MIN(run->config->jobs, queues);
+	if (run->dax && load_dax_admission(run->config) == GUEST_ADMIT_ALWAYS)
+		return run->config->jobs;
+	return MIN(run->config->jobs, queues);
 }
 
 static bool make_op(struct load_worker *w, struct load_job *j)

@@ -22,6 +22,8 @@
 #include "load_worker.h"
 #include "util_lock.h"
 
+#define BURST 32u
+
 static void push_finished(struct guest_req *r)
 {
 	struct load_op *op = r->user;
@@ -80,32 +82,32 @@ static bool may_start(struct load_worker *w, const struct load_job *j)
 	return j->left && !load_run_stopped(w->run);
 }
 
-/* Begins @op, again and again while it is served on the spot. True when it is in flight. */
-static bool start(struct load_worker *w, struct load_op *op, uint64_t *now)
+/* Begins @op, again and again while it is served on the spot: for a while, then it is the others'
+ * turn. */
+static void start(struct load_worker *w, struct load_op *op, uint64_t *now)
 {
-	while (may_start(w, op->job)) {
+	for (unsigned int n = 0; may_start(w, op->job); n++) {
 		enum load_begun begun;
 
+		if (n == BURST || any_finished(w)) {
+			/* Not to let what is in flight wait. */
+			make_idle(w, op);
+			return;
+		}
 		op->job->left--;
 		op->step = 0;
 		op->bytes = 0;
 		op->start = *now;
 		begun = w->run->kind->begin(op);
 		if (begun == LOAD_SEND)
-			return send_op(w, op);
-		if (begun == LOAD_FAILED)
-			return false;
+			send_op(w, op);
+		if (begun != LOAD_SERVED)
+			return;
 		*now = util_now_ns();
 		count(w, op, *now);
 		if (*now >= w->run->end_ns)
 			load_run_stop(w->run);
-		if (any_finished(w)) {
-			/* Not to let what is in flight wait. */
-			make_idle(w, op);
-			return true;
-		}
 	}
-	return false;
 }
 
 static void start_idle(struct load_worker *w)
@@ -228,7 +230,9 @@ static gpointer worker_thread(gpointer data)
 		start_idle(w);
 		if (!w->in_flight && !w->idle)
 			break;
-		if (w->in_flight && !poll_ready(w)) {
+		if (w->idle) {
+			guest_ring_poll(w->ring);
+		} else if (!poll_ready(w)) {
 			load_run_fail(w->run, -ETIMEDOUT, "the back-end does not answer");
 			/* Ends what is in flight. */
 			shutdown(guest_frontend_socket(w->run->fe), SHUT_RDWR);

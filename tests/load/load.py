@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TAP: daxmap-load as a program, against the daemon and, where the cache has it, the C virtiofsd.
+"""TAP: daxmap-load as a program, against the daemon and, without DAX, against both virtiofsds.
 
 usage: load.py LOAD DAEMON CACHE [OPS]
 """
@@ -122,6 +122,12 @@ def dax_modes(server):
               '--size', '32M', '--ops', '200', '--jobs', '2', window=True)
     check_run(server, "Zipf's law", '--engine', 'auto', '--zipf', '1.1', '--size', '32M', '--window', '8M',
               '--ops', OPS)
+    for admission in ['always', 'eager']:
+        for rw in ['read', 'randrw']:
+            check_run(server, f'{rw}, admission {admission}', '--rw', rw, '--engine', 'dax', '--admission', admission,
+                      '--size', '32M', '--window', '8M', '--ops', OPS, '--jobs', '4', window=admission == 'always')
+    check_run(server, 'in order, ahead of time', '--rw', 'read', '--engine', 'auto', '--size', '32M', '--window', '16M',
+              '--ops', '8192')
     out = check_run(server, 'admission never', '--engine', 'auto', '--admission', 'never', '--size', '8M',
                     '--ops', OPS)
     point(json.loads(out)['dax']['maps'] == 0, 'admission never maps nothing', out)
@@ -206,19 +212,32 @@ def wait_connected(server, times):
         time.sleep(0.01)
 
 
-def peer(base):
-    name = 'C virtiofsd, --verify'
-    launcher = os.path.join(CACHE, 'qemu-7.2', 'launch', 'virtiofsd')
-    if not os.path.exists(launcher):
-        return skip(name, f'not in the cache (tests/guest/fetch qemu-7.2)')
-    if os.geteuid() != 0:
-        return skip(name, 'it runs only as root')
-    for rw in ['randrw', 'randread', 'lookup', 'readdir', 'create', 'untar']:
-        server = Server([launcher, '--socket-path={socket}', '-o', 'source={share},sandbox=chroot,xattr'],
-                        os.path.join(base, 'peer'))
-        check_run(server, f'C virtiofsd: {rw}', '--rw', rw, '--ops', '20' if rw == 'readdir' else '300',
-                  '--size', '8M', '--iodepth', '8')
-        server.stop()
+PEERS = {
+    'C virtiofsd': ('qemu-7.2', ['--socket-path={socket}', '-o', 'source={share},sandbox=chroot,xattr']),
+    'Rust virtiofsd': ('qemu-11', ['--socket-path', '{socket}', '--shared-dir', '{share}', '--sandbox', 'none',
+                                   '--xattr']),
+}
+
+
+def peers(base):
+    """What is not in the cache is fetched: packages, once for all tests."""
+    fetch = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'guest', 'fetch')
+    why = '' if os.geteuid() == 0 else 'they run only as root'
+    if not why:
+        run = subprocess.run([fetch, *(p for p, _ in PEERS.values())], capture_output=True, text=True,
+                             env={**os.environ, 'DAXMAPD_CACHE': CACHE})
+        if run.returncode:
+            why = 'cannot be fetched: ' + (run.stderr.strip().splitlines() or ['?'])[-1]
+    for name, (folder, args) in PEERS.items():
+        if why:
+            skip(f'{name}, --verify', why)
+            continue
+        for rw in ['read', 'write', 'randread', 'randwrite', 'randrw', 'lookup', 'getattr', 'create', 'readdir', 'untar']:
+            server = Server([os.path.join(CACHE, folder, 'launch', 'virtiofsd'), *args],
+                            os.path.join(base, folder))
+            check_run(server, f'{name}: {rw}', '--rw', rw, '--ops', '20' if rw == 'readdir' else '300',
+                      '--size', '8M', '--iodepth', '8', '--jobs', '2')
+            server.stop()
 
 
 def main():
@@ -239,7 +258,7 @@ def main():
         death(base, 'read')
         death(base, 'dax')
         death(base, 'auto')
-        peer(base)
+        peers(base)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     print(f'1..{points[0]}')

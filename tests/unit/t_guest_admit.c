@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "guest_admit.h"
+#include "guest_stream.h"
 #include "util_rcu.h"
 
 #define SLOTS 64u
@@ -149,6 +150,55 @@ static void dear_maps_are_not_made(void)
 	guest_admit_free(a);
 }
 
+static void test_streams_are_seen_among_others(void)
+{
+	struct guest_streams streams = {0};
+	struct table t;
+	unsigned int seen = 0;
+
+	table_init(&t);
+	for (unsigned int step = 0; step < 50; step++) {
+		for (unsigned int stream = 0; stream < 4; stream++)
+			seen += guest_stream_enter(&streams, stream * 100000 + step) > 1;
+		for (unsigned int other = 0; other < 8; other++)
+			guest_stream_enter(&streams, 1000000 + rnd(&t, 1u << 30));
+	}
+	/* not always at once: what is new has to find a place first */
+	g_assert_cmpuint(seen, >, 4 * 50 - 40);
+	guest_admit_free(t.a);
+}
+
+static void test_chance_is_no_stream(void)
+{
+	struct guest_streams streams = {0};
+	struct table t;
+	unsigned int seen = 0;
+
+	table_init(&t);
+	for (unsigned int i = 0; i < 10000; i++)
+		seen += guest_stream_enter(&streams, rnd(&t, 512)) > 1;
+	/* 16 places of 512 */
+	g_assert_cmpuint(seen, <, 10000 / 20);
+	g_assert_cmpuint(guest_stream_enter(&streams, 5000), ==, 1);
+	g_assert_cmpuint(guest_stream_enter(&streams, 5001), ==, 2);
+	g_assert_cmpuint(guest_stream_enter(&streams, 5003), ==, 1);
+	guest_admit_free(t.a);
+}
+
+static void test_a_stream_is_mapped_if_its_operations_are_many(void)
+{
+	struct guest_admit *a = guest_admit_new(SLOTS);
+
+	for (unsigned int i = 0; i < 200; i++) {
+		guest_admit_read(a, READ_NS, 1);
+		guest_admit_mapped(a, i, MAP_NS);
+	}
+	g_assert_true(guest_admit_full(a));
+	g_assert_true(guest_admit_stream(a, 512));
+	g_assert_false(guest_admit_stream(a, 2));
+	guest_admit_free(a);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -157,5 +207,8 @@ int main(int argc, char **argv)
 	g_test_add_func("/admit/hot", the_hot_get_in);
 	g_test_add_func("/admit/cold-window", a_cold_window_does_not_keep_the_hot_out);
 	g_test_add_func("/admit/dear-maps", dear_maps_are_not_made);
+	g_test_add_func("/stream/among-others", test_streams_are_seen_among_others);
+	g_test_add_func("/stream/chance", test_chance_is_no_stream);
+	g_test_add_func("/stream/worth", test_a_stream_is_mapped_if_its_operations_are_many);
 	return g_test_run();
 }
