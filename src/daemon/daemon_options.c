@@ -234,7 +234,7 @@ static const struct option_row speed_rows[] = {
 	 .help = "CPUs of each queue's threads, as in 0-1:2-3, or auto (default: not bound)",
 	 AT(queue_cpus)},
 	NUMBER("poll-us", poll_us, 0, 1000000,
-	       "microseconds to poll a queue before sleeping (default: 0)"),
+	       "the most microseconds to poll a queue before sleeping (default: 20)"),
 	{0},
 };
 
@@ -284,6 +284,7 @@ void daemon_config_init(struct daemon_config *c)
 		.low_water = DM_LOW_WATERMARK,
 		.num_request_queues = 1,
 		.thread_pool_size = -1,
+		.poll_us = 20,
 		.rlimit_nofile = -1,
 		.log_level = DAEMON_LOG_INFO,
 		.tag = g_strdup("daxmap"),

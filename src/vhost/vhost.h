@@ -58,8 +58,9 @@ void *vhost_elem_priv(struct vhost_elem *e);
  * vhost_elem_done() - gives the element back to the guest with @len bytes written to @in
  *
  * Once for each element; any thread. Frees it. Completions of the queue's own thread are
- * published and signalled once per batch. When the ring is stopped meanwhile the completion
- * waits for the ring to go on, and is dropped if the device was reset.
+ * published and signalled in groups, at the latest at the end of the batch. When the ring is
+ * stopped meanwhile the completion waits for the ring to go on, and is dropped if the device was
+ * reset.
  */
 void vhost_elem_done(struct vhost_elem *e, size_t len);
 
@@ -131,7 +132,7 @@ struct vhost_ops {
  * @elem_priv: bytes of the owner's in each element
  * @window_size: bytes of the DAX window (shmem region 0); 0 = none, SHMEM is then not offered
  * @mem_slots: offer CONFIGURE_MEM_SLOTS
- * @poll_us: how long a queue thread polls before it sleeps; 0 = not at all
+ * @poll_us: the longest that a queue thread polls before it sleeps (vhost_wait.c); 0 = not at all
  */
 struct vhost_config {
 	unsigned int num_queues;

@@ -2,13 +2,15 @@
 /*
  * A virtqueue and its thread: theory of operation.
  *
- * The thread pops a batch, calls the owner for each element, publishes what is done with one
- * index update and at most one signal, and when the ring is empty polls for a while and sleeps.
+ * The thread pops a batch, calls the owner for each element, publishes what is done in groups of
+ * PUBLISH_EVERY and the rest at the end, a group with one index update and at most one signal, and
+ * when the ring is empty polls for a while and sleeps (vhost_wait.c). Groups, not the whole batch:
+ * the driver can take the first answers and send anew while the others are being worked on.
  * The main thread changes a queue only after vhost_queue_quiesce(), which waits until
  * the thread is idle (waits for @go), or out (inside a request that is parked; when it comes
  * back it looks at everything anew before it touches the ring).
  *
- * Completions. The thread's own go on its private list, published at the end of the batch.
+ * Completions. The thread's own go on its private list, published group by group.
  * Others push theirs on @ended and whoever finds it empty publishes for all (elem_combine()):
  * a completion by a pool thread reaches the guest without a change of threads, and
  * threads that complete at the same time neither queue on a lock nor each signal the guest.
@@ -39,11 +41,9 @@
 
 #include <errno.h>
 #include <glib.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "util_fd.h"
@@ -51,15 +51,12 @@
 #include "util_yield.h"
 #include "vhost_priv.h"
 
-/* syscalls: eventfd2 poll read write sched_yield */
+/* syscalls: write sched_yield */
 
 #define BATCH_MAX 64
-#define POLL_MIN_NS 1000u
-#define NO_KICK_TICK_MS 1
+#define PUBLISH_EVERY 4
 /* As much of an answer as is kept while a ring is stopped: the largest that FUSE has, and room. */
 #define BOUNCE_MAX (4u << 20)
-/* A negative number, which poll() ignores, that still says what to close; and back. */
-#define UNUSABLE(fd) (-2 - (fd))
 
 struct elem {
 	struct vhost_elem pub;
@@ -330,6 +327,7 @@ static void flush(struct vhost_queue *q)
 	while (last->next)
 		last = last->next;
 	q->batch = NULL;
+	q->batched = 0;
 	elem_combine(q, first, last);
 }
 
@@ -342,6 +340,8 @@ void vhost_elem_done(struct vhost_elem *pub, size_t len)
 	if (this_queue == q) {
 		e->next = q->batch;
 		q->batch = e;
+		if (++q->batched == PUBLISH_EVERY)
+			flush(q);
 		return;
 	}
 	elem_combine(q, e, e);
@@ -454,81 +454,50 @@ static unsigned int run_batch(struct vhost_queue *q)
 	return n;
 }
 
-/* Looks at the ring for a while; true when something came. The time adapts: it is halved
- * when it was in vain and doubled when it was not. */
-static bool spin(struct vhost_queue *q)
+/* Looks at the ring until @until; true when something came. */
+static bool spin(struct vhost_queue *q, uint64_t until)
 {
-	unsigned int max = q->d->config.poll_us * 1000u;
-	uint64_t until;
-
-	if (!max)
-		return false;
-	until = util_now_ns() + q->poll_ns;
 	do {
 		for (int i = 0; i < 16; i++) {
 			if (__atomic_load_n(&q->attention, __ATOMIC_RELAXED) ||
-			    vhost_ring_peek(&q->ring)) {
-				q->poll_ns = MIN(q->poll_ns * 2, max);
+			    vhost_ring_peek(&q->ring))
 				return true;
-			}
 #if defined(__x86_64__) || defined(__i386__)
 			__builtin_ia32_pause();
 #endif
 		}
 	} while (util_now_ns() < until);
-	q->poll_ns = MAX(q->poll_ns / 2, MIN(POLL_MIN_NS, max));
 	return false;
 }
 
-static void drain_eventfd(int fd)
-{
-	uint64_t v;
-
-	if (read(fd, &v, sizeof(v)) < 0 && errno != EAGAIN && errno != EINTR)
-		util_log_once("cannot read an event descriptor: %s", g_strerror(errno));
-}
-
-/* Sleeps until a kick, or until the main thread wants something. */
 static void sleep_for_kick(struct vhost_queue *q)
 {
-	struct pollfd p[2] = {
-		{.fd = q->wake, .events = POLLIN},
-		{.fd = q->kick, .events = POLLIN},
-	};
-
-	poll(p, 2, q->kick < 0 ? NO_KICK_TICK_MS : -1);
-	if (p[0].revents & POLLIN)
-		drain_eventfd(q->wake);
-	if (p[1].revents & POLLIN)
-		drain_eventfd(q->kick);
-	else if (p[1].revents) {
-		util_log_once("queue %u: the kick descriptor is unusable; polling instead",
-			      q->index);
-		q->kick = UNUSABLE(q->kick);
-	}
-}
-
-/* Nothing to pop. */
-static void rest(struct vhost_queue *q)
-{
-	if (spin(q))
-		return;
-	if (vhost_ring_notify_on(&q->ring)) {
-		vhost_ring_notify_off(&q->ring);
-		return;
-	}
 	util_mutex_lock(&q->lock);
 	q->asleep = true;
 	if (q->hold)
 		hold_try_end(q, q->hold);
 	util_mutex_unlock(&q->lock);
 
-	sleep_for_kick(q);
+	vhost_wait_sleep(&q->wait);
 
 	util_mutex_lock(&q->lock);
 	q->asleep = false;
 	util_mutex_unlock(&q->lock);
-	vhost_ring_notify_off(&q->ring);
+}
+
+/* Nothing to pop. */
+static void rest(struct vhost_queue *q)
+{
+	struct vhost_wait *w = &q->wait;
+	uint64_t begun = w->max_ns ? util_now_ns() : 0;
+
+	if (!w->poll_ns || !spin(q, begun + w->poll_ns)) {
+		if (!vhost_ring_notify_on(&q->ring))
+			sleep_for_kick(q);
+		vhost_ring_notify_off(&q->ring);
+	}
+	if (w->max_ns)
+		vhost_wait_learn(w, util_now_ns() - begun);
 }
 
 /* Under the lock: may the thread pop? Else it waits, idle. */
@@ -579,12 +548,9 @@ void vhost_queue_init(struct vhost_queue *q, struct vhost_dev *d, unsigned int i
 	memset(q, 0, sizeof(*q));
 	q->d = d;
 	q->index = index;
-	q->kick = q->call = q->err = -1;
+	q->call = q->err = -1;
 	q->held_tail = &q->held;
-	q->poll_ns = d->config.poll_us * 1000u;
-	q->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (q->wake < 0)
-		g_error("eventfd: %s", g_strerror(errno));
+	vhost_wait_init(&q->wait, d->config.poll_us);
 	util_mutex_init(&q->lock);
 	util_cond_init(&q->changed);
 	util_cond_init(&q->go);
@@ -600,7 +566,7 @@ void vhost_queue_destroy(struct vhost_queue *q)
 		q->hold_free = h->next;
 		g_free(h);
 	}
-	util_close(&q->wake);
+	vhost_wait_destroy(&q->wait);
 	util_cond_destroy(&q->go);
 	util_cond_destroy(&q->changed);
 	util_mutex_destroy(&q->lock);
@@ -609,7 +575,7 @@ void vhost_queue_destroy(struct vhost_queue *q)
 static void nudge_locked(struct vhost_queue *q)
 {
 	__atomic_store_n(&q->attention, true, __ATOMIC_RELAXED);
-	signal_fd(q->wake);
+	vhost_wait_wake(&q->wait);
 	util_cond_signal(&q->go);
 }
 
@@ -755,17 +721,9 @@ void vhost_queue_enable(struct vhost_queue *q, bool on)
 	vhost_queue_resume(q);
 }
 
-static void close_kick(struct vhost_queue *q)
-{
-	if (q->kick < -1)
-		q->kick = UNUSABLE(q->kick);
-	util_close(&q->kick);
-}
-
 void vhost_queue_set_kick(struct vhost_queue *q, int fd)
 {
-	close_kick(q);
-	q->kick = fd;
+	vhost_wait_set_kick(&q->wait, fd);
 	q->kick_set = true;
 }
 
@@ -821,15 +779,13 @@ void vhost_queue_join(struct vhost_queue *q)
 	while (__atomic_load_n(&q->ended, __ATOMIC_ACQUIRE))
 		sched_yield();
 	vhost_ring_unmap(&q->ring);
-	close_kick(q);
 	util_close(&q->call);
 	util_close(&q->err);
-	drain_eventfd(q->wake);
+	vhost_wait_reset(&q->wait);
 	epoch = q->epoch;
 	memset(&q->ring, 0, sizeof(q->ring));
 	q->addr_set = q->kick_set = q->enabled = q->quit = q->idle = q->out = false;
 	q->broken = q->stopped_once = q->asleep = false;
 	q->fresh_popped = q->popped;
 	q->epoch = epoch + 1;
-	q->poll_ns = q->d->config.poll_us * 1000u;
 }

@@ -11,6 +11,7 @@
 #include "util_lock.h"
 #include "vhost.h"
 #include "vhost_ring.h"
+#include "vhost_wait.h"
 
 struct elem;
 
@@ -39,7 +40,6 @@ struct vhost_queue {
 	struct vhost_ring_addr addr; /* [M] */
 	bool addr_set;		     /* [M] */
 	bool kick_set;		     /* [M] */
-	int kick;		     /* [Q]; -1: poll */
 	int call, err;		     /* [L] */
 	bool enabled;		     /* [L] */
 	bool ready;		     /* [L] started, not stopped */
@@ -47,21 +47,21 @@ struct vhost_queue {
 
 	/* thread */
 	pthread_t thread;
-	bool has_thread;      /* [M] */
-	int wake;	      /* eventfd */
-	bool attention;	      /* atomic: look at the fields below */
-	unsigned int pause;   /* [L] */
-	bool quit;	      /* [L] */
-	bool idle;	      /* [L] the thread waits for go */
-	bool out;	      /* [L] the thread is inside a request that is parked */
-	bool asleep;	      /* [L] in or near ppoll, pops nothing */
-	bool went_out;	      /* [T] */
-	unsigned int poll_ns; /* [T] */
+	bool has_thread;	/* [M] */
+	struct vhost_wait wait; /* kick [Q], wake any, the rest [T] */
+	bool attention;		/* atomic: look at the fields below */
+	unsigned int pause;	/* [L] */
+	bool quit;		/* [L] */
+	bool idle;		/* [L] the thread waits for go */
+	bool out;		/* [L] the thread is inside a request that is parked */
+	bool asleep;		/* [L] in or near its sleep, pops nothing */
+	bool went_out;		/* [T] */
 
 	/* elements */
 	struct elem *free;		/* [L] */
 	struct elem *own_free;		/* [T] */
 	struct elem *batch;		/* [T] ended by the thread itself, newest first */
+	unsigned int batched;		/* [T] how many @batch has */
 	struct elem *ended;		/* atomic: see elem_combine() */
 	struct elem *held, **held_tail; /* [L] ended while stopped */
 	struct vhost_hold *hold;	/* [L] written by [T] */
