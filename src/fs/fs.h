@@ -207,6 +207,10 @@ ssize_t fs_read(struct fs *fs, uint64_t node, uint64_t handle, const struct util
  * write will answer. FS_IO_NOWAIT as for fs_read(): on -EAGAIN write it all again. */
 ssize_t fs_write(struct fs *fs, uint64_t node, uint64_t handle, const struct util_gvec *buf,
 		 uint64_t offset, uint32_t flags);
+/** fs_writes_exclude() - do two writes through @handle wait for each other all the time? So do
+ * buffered ones on a local file system (i_rwsem); direct ones may overlap, and synchronous ones
+ * wait for the disk together. */
+bool fs_writes_exclude(struct fs *fs, uint64_t node, uint64_t handle);
 /** fs_nowait_useful() - false once it is known that FS_IO_NOWAIT always answers -EAGAIN for this
  * file system (for writes, ext4) */
 bool fs_nowait_useful(struct fs *fs, uint64_t node, bool write);

@@ -37,7 +37,9 @@ static int open_flags(const struct fs *fs, int flags)
 
 static enum fs_handle_kind kind_of(int flags)
 {
-	return flags & O_DIRECT ? FS_HANDLE_DIRECT : FS_HANDLE_FILE;
+	if (flags & O_DIRECT)
+		return FS_HANDLE_DIRECT;
+	return flags & (O_DSYNC | O_SYNC) ? FS_HANDLE_SYNC : FS_HANDLE_FILE;
 }
 
 static int open_check(const struct fs *fs, int flags)
@@ -412,6 +414,16 @@ ssize_t fs_write(struct fs *fs, uint64_t node, uint64_t handle, const struct uti
 		return -EROFS;
 	fs_cred_fsetid(!(flags & FS_IO_KILL_SUIDGID));
 	return io(fs, node, handle, buf, offset, flags, true);
+}
+
+bool fs_writes_exclude(struct fs *fs, uint64_t node, uint64_t handle)
+{
+	struct fs_handle *h = fs_handle_get(fs, node, handle, false);
+	bool exclude = h && h->kind == FS_HANDLE_FILE && !h->node->mount->remote;
+
+	if (h)
+		fs_handle_put(fs, h);
+	return exclude;
 }
 
 bool fs_nowait_useful(struct fs *fs, uint64_t node, bool write)

@@ -25,7 +25,7 @@ void fs_handles_init(struct fs *fs)
 
 static void count_open(struct fs_handle *h, uint32_t by)
 {
-	if (h->kind == FS_HANDLE_FILE)
+	if (h->kind == FS_HANDLE_FILE || h->kind == FS_HANDLE_SYNC)
 		__atomic_fetch_add(&h->node->buffered, by, __ATOMIC_RELAXED);
 	else if (h->kind == FS_HANDLE_DIRECT)
 		__atomic_fetch_add(&h->node->direct, by, __ATOMIC_RELAXED);

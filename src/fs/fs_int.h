@@ -110,6 +110,7 @@ struct fs_dir {
 
 enum fs_handle_kind {
 	FS_HANDLE_FILE,
+	FS_HANDLE_SYNC,	  /* a file with O_SYNC or O_DSYNC */
 	FS_HANDLE_DIRECT, /* a file that the guest has opened with O_DIRECT, honoured or not */
 	FS_HANDLE_DIR,
 };

@@ -10,6 +10,7 @@
 #include <glib.h>
 
 #include "fuse_cursor.h"
+#include "fuse_lane.h"
 #include "fuse_ops.h"
 #include "fuse_policy.h"
 #include "fuse_pool.h"
@@ -22,6 +23,7 @@
  * Locks of this library, in order of declaration; none is held while another library is called.
  *   fuse_session.lock    who runs alone, and who is held meanwhile
  *   fuse_session.locks.m requests that wait for a file lock
+ *   fuse_lanes.lock      jobs that wait for their turn on one object
  *   fuse_pool.lock       jobs and workers of one pool
  * Edges: none. fuse_session.lock is dropped before a held request is pushed
  * (fuse_exclusive_end), locks.m before one is finished (lock_thread).
@@ -79,6 +81,7 @@ struct fuse_queue {
 	uint64_t active __attribute__((aligned(FUSE_CACHE_LINE)));
 	struct fuse_pool *pool; /* NULL: everything inline */
 	struct fuse_policy policy;
+	struct fuse_lanes lanes;
 	struct fuse_op_count counts[FUSE_NUM_OPS];
 };
 

@@ -1,88 +1,166 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Handing a request to another thread costs 5 to 10 us (a futex wake, a cold cache) and a second
- * CPU; an open, create or rename on a local file system takes 2 to 30 us. So those run in the
- * queue's thread as long as their kind is fast, and move to the pool when it is not: above
- * SLOW_NS on average the handoff is the smaller part, and a single run above STALL_NS (a disk, a
- * network, a lock) sends the kind to the pool at once and for PENALTY_NS. The pool's runs are
- * timed too, so that a kind comes back when its cause has gone.
+ * Handing a request to another thread costs 5 to 20 us (a futex wake, a cold cache) and a second
+ * CPU; an open, create, rename or cached write on a local file system takes 2 to 50 us. So those
+ * run in the queue's thread as long as their kind does not block, and move to the pool when it
+ * does.
+ *
+ * What is blocking? Not what takes long by the clock: on a busy machine any run may be preempted
+ * for milliseconds, and handing it to one more thread makes that worse. A run has blocked when it
+ * took longer than SLOW_NS and its thread has given up the CPU by itself meanwhile (ru_nvcsw).
+ * Asking costs two system calls, so runs are watched in that way only in the pool, and in the
+ * queue's thread for WATCH_RUNS runs after one that took long. That one gets the benefit of the
+ * doubt; so the first two slow runs of a kind hold its queue, each for as long as a local disk
+ * takes.
+ *
+ * A long run that did not block counts for an eighth, CPU_MAX_NS at most: what computes for half a
+ * millisecond on average (a listing of hundreds of names) is worth a second CPU. A single
+ * blocked run above STALL_NS (a disk, a lock) sends the kind to the pool at once and for
+ * PENALTY_NS. The pool's runs count too, so that a kind comes back when its cause has gone.
  *
  * A kind that has one object stuck may have others that are fine, so operations that were tried
  * without waiting and refused (a write where the file system does not know RWF_NOWAIT, a lookup
- * that is not in the dentry cache) are trusted per object: only after TRUST_RUNS blocking runs of
- * it, each below TRUST_NS. One slow run and the trust is gone.
+ * that is not in the dentry cache) are trusted per object: only after TRUST_RUNS runs of it, none
+ * blocked. One that blocks and the trust is gone.
  *
- * What this cannot do: the first slow run of a kind that was fast holds its queue once, for as long
- * as a local disk takes. Reads never take that risk, and what others than the local kernel have to
- * answer does not get here (fuse_session.c).
+ * Reads never take that risk, and what others than the local kernel have to answer does not get
+ * here (fuse_session.c).
  */
 #include "fuse_policy.h"
 
+#include <sys/resource.h>
+
+#include "util_lock.h"
 #include "util_rcu.h"
+
+/* syscalls: getrusage */
 
 #define SLOW_NS 50000u
 #define STALL_NS 1000000u
+#define CPU_MAX_NS 100000u
 #define PENALTY_NS 1000000000ull
-#define TRUST_NS 20000u
 #define TRUST_RUNS 16u
+#define WATCH_RUNS 64u
 #define WEIGHT 8
 
 #define get(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define set(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
-
-static uint32_t average(uint32_t avg, uint64_t ns)
-{
-	int64_t step = (int64_t)(ns < STALL_NS ? ns : STALL_NS) - (int64_t)avg;
-
-	return (uint32_t)((int64_t)avg + step / WEIGHT);
-}
-
-bool fuse_policy_is_fast(const struct fuse_policy *p, unsigned int kind, uint64_t now_ns)
-{
-	const struct fuse_policy_kind *k = &p->kinds[kind];
-
-	return get(k->avg_ns) < SLOW_NS && get(k->slow_until_ns) <= now_ns;
-}
-
-void fuse_policy_note(struct fuse_policy *p, unsigned int kind, uint64_t ns, uint64_t now_ns)
-{
-	struct fuse_policy_kind *k = &p->kinds[kind];
-
-	set(k->avg_ns, average(get(k->avg_ns), ns));
-	if (ns >= STALL_NS)
-		set(k->slow_until_ns, now_ns + PENALTY_NS);
-}
 
 static uint64_t slot_key(unsigned int kind, uint64_t object)
 {
 	return (object << 6 | kind) + 1;
 }
 
-bool fuse_policy_trusts(const struct fuse_policy *p, unsigned int kind, uint64_t object)
+/* NULL: nothing is known of it. */
+static const struct fuse_policy_score *find(const struct fuse_policy *p, unsigned int kind,
+					    uint64_t object)
 {
 	uint64_t key = slot_key(kind, object);
 	const struct fuse_policy_slot *s = &p->slots[util_hash_u64(key) % FUSE_POLICY_SLOTS];
 
-	return get(s->key) == key && get(s->fast_runs) >= TRUST_RUNS;
+	if (!object)
+		return &p->kinds[kind];
+	return get(s->key) == key ? &s->score : NULL;
 }
 
-void fuse_policy_note_object(struct fuse_policy *p, unsigned int kind, uint64_t object, uint64_t ns)
+/* An object that is new takes the place of whatever was there. */
+static struct fuse_policy_score *claim(struct fuse_policy *p, unsigned int kind, uint64_t object)
 {
 	uint64_t key = slot_key(kind, object);
 	struct fuse_policy_slot *s = &p->slots[util_hash_u64(key) % FUSE_POLICY_SLOTS];
 
+	if (!object)
+		return &p->kinds[kind];
 	if (get(s->key) != key) {
-		set(s->fast_runs, 0);
+		set(s->score.fast_runs, 0);
+		set(s->score.avg_ns, 0);
+		set(s->score.watch, 0);
 		set(s->key, key);
-		set(s->avg_ns, ns < STALL_NS ? (uint32_t)ns : STALL_NS);
+	}
+	return &s->score;
+}
+
+bool fuse_policy_is_fast(const struct fuse_policy *p, unsigned int kind, uint64_t now_ns)
+{
+	const struct fuse_policy_score *s = &p->kinds[kind];
+
+	return get(s->avg_ns) < SLOW_NS && get(s->slow_until_ns) <= now_ns;
+}
+
+bool fuse_policy_trusts(const struct fuse_policy *p, unsigned int kind, uint64_t object)
+{
+	const struct fuse_policy_score *s = find(p, kind, object);
+
+	return s && get(s->fast_runs) >= TRUST_RUNS && get(s->avg_ns) < SLOW_NS;
+}
+
+static long switches(void)
+{
+	struct rusage r;
+
+	return getrusage(RUSAGE_THREAD, &r) == 0 ? r.ru_nvcsw : 0;
+}
+
+void fuse_policy_begin(const struct fuse_policy *p, struct fuse_policy_run *run, unsigned int kind,
+		       uint64_t object, bool pooled)
+{
+	const struct fuse_policy_score *s = find(p, kind, object);
+
+	run->kind = kind;
+	run->object = object;
+	run->watched = pooled || (s && get(s->watch));
+	run->switches = run->watched ? switches() : 0;
+	run->begun_ns = util_now_ns();
+}
+
+void fuse_policy_end(struct fuse_policy *p, const struct fuse_policy_run *run)
+{
+	uint64_t now = util_now_ns();
+	uint64_t ns = now - run->begun_ns;
+	enum fuse_policy_how how = FUSE_POLICY_UNSEEN;
+
+	if (run->watched && ns >= SLOW_NS)
+		how = switches() == run->switches ? FUSE_POLICY_RAN : FUSE_POLICY_BLOCKED;
+	fuse_policy_note(p, run->kind, run->object, ns, how, now);
+}
+
+static void average(struct fuse_policy_score *s, uint64_t ns)
+{
+	int64_t avg = get(s->avg_ns);
+	int64_t step = (int64_t)(ns < STALL_NS ? ns : STALL_NS) - avg;
+
+	set(s->avg_ns, (uint32_t)(avg + step / WEIGHT));
+}
+
+static void good(struct fuse_policy_score *s, uint64_t ns)
+{
+	uint16_t runs = get(s->fast_runs), watch = get(s->watch);
+
+	average(s, ns);
+	if (runs < TRUST_RUNS)
+		set(s->fast_runs, (uint16_t)(runs + 1));
+	if (watch)
+		set(s->watch, (uint16_t)(watch - 1));
+}
+
+void fuse_policy_note(struct fuse_policy *p, unsigned int kind, uint64_t object, uint64_t ns,
+		      enum fuse_policy_how how, uint64_t now_ns)
+{
+	struct fuse_policy_score *s = claim(p, kind, object);
+
+	if (ns < SLOW_NS) {
+		good(s, ns);
 		return;
 	}
-	/* A preempted run (the average stays low) only halves the trust. */
-	set(s->avg_ns, average(get(s->avg_ns), ns));
-	if (ns >= STALL_NS || get(s->avg_ns) >= TRUST_NS)
-		set(s->fast_runs, 0);
-	else if (ns >= TRUST_NS)
-		set(s->fast_runs, get(s->fast_runs) / 2);
-	else if (get(s->fast_runs) < 4 * TRUST_RUNS)
-		set(s->fast_runs, get(s->fast_runs) + 1);
+	if (how == FUSE_POLICY_RAN) {
+		good(s, ns / 8 < CPU_MAX_NS ? ns / 8 : CPU_MAX_NS);
+		return;
+	}
+	set(s->watch, WATCH_RUNS);
+	if (how == FUSE_POLICY_UNSEEN)
+		return;
+	average(s, ns);
+	set(s->fast_runs, 0);
+	if (ns >= STALL_NS)
+		set(s->slow_until_ns, now_ns + PENALTY_NS);
 }

@@ -376,6 +376,37 @@ static void run_job(struct fuse_job *job)
 	run(r->session, r, MAY_WAIT);
 }
 
+/* One after the other, here, as long as no other job has to wait for a worker. */
+static void run_lane(struct fuse_job *job)
+{
+	struct fuse_request *r = fuse_request_of_job(job);
+	struct fuse_queue *q = queue_of(r->session, r);
+	uint64_t node = fuse_state(r)->h.nodeid;
+
+	do {
+		run_job(job);
+		job = fuse_lane_next(&q->lanes, node);
+		if (job && fuse_pool_backlog(q->pool)) {
+			job->run = run_lane;
+			fuse_pool_push(q->pool, job);
+			return;
+		}
+	} while (job);
+}
+
+/* Would @r, in the pool, only wait for others of its kind there? */
+static bool wants_lane(struct fuse_session *s, struct fuse_request *r)
+{
+	const struct fuse_state *st = fuse_state(r);
+
+	if (st->op == &fuse_ops[FUSE_WRITE])
+		return fs_writes_exclude(
+			s->cfg.fs, st->h.nodeid,
+			((const struct fuse_write_in *)(const void *)st->args)->fh);
+	return st->op->flags & FUSE_OP_IN_DIR && st->h.nodeid &&
+	       !fs_is_remote(s->cfg.fs, st->h.nodeid);
+}
+
 static void offload(struct fuse_session *s, struct fuse_request *r, struct fuse_pool *pool)
 {
 	struct fuse_state *st = fuse_state(r);
@@ -384,6 +415,15 @@ static void offload(struct fuse_session *s, struct fuse_request *r, struct fuse_
 		bump(&queue_of(s, r)->counts[st->op - fuse_ops].offloaded);
 	st->offloaded = true;
 	st->job.run = run_job;
+	if (pool != s->map && wants_lane(s, r)) {
+		enum fuse_lane_turn turn =
+			fuse_lane_enter(&queue_of(s, r)->lanes, st->h.nodeid, &st->job);
+
+		if (turn == FUSE_LANE_WAIT)
+			return;
+		if (turn == FUSE_LANE_GO)
+			st->job.run = run_lane;
+	}
 	fuse_pool_push(pool, &st->job);
 }
 
@@ -393,17 +433,19 @@ static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mo
 	struct fuse_state *st = fuse_state(r);
 	struct fuse_queue *q = queue_of(s, r);
 	unsigned int kind = (unsigned int)(st->op - fuse_ops);
-	bool timed = mode != NO_WAIT && q->pool &&
-		     (st->op->class == FUSE_RUN_ADAPT || st->op->flags & FUSE_OP_TRUST);
+	bool scored = mode != NO_WAIT && q->pool &&
+		      (st->op->class == FUSE_RUN_ADAPT || st->op->flags & FUSE_OP_TRUST);
 	uint64_t node = st->h.nodeid;
 	bool trust = st->op->flags & FUSE_OP_TRUST;
-	uint64_t begun = timed ? util_now_ns() : 0;
+	struct fuse_policy_run score;
 	struct fuse_ctx c;
 	ssize_t ret;
 
 	make_ctx(s, r, &c);
 	c.nowait = mode == NO_WAIT;
 	c.local = mode == LOCAL_ONLY;
+	if (scored)
+		fuse_policy_begin(&q->policy, &score, kind, trust ? node : 0, mode == MAY_WAIT);
 	ret = st->op->run(&c);
 	if (ret == FUSE_TAKEN)
 		return;
@@ -415,14 +457,8 @@ static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mo
 			offload(s, r, q->pool);
 		return;
 	}
-	if (timed) {
-		uint64_t now = util_now_ns();
-
-		if (trust)
-			fuse_policy_note_object(&q->policy, kind, node, now - begun);
-		else
-			fuse_policy_note(&q->policy, kind, now - begun, now);
-	}
+	if (scored)
+		fuse_policy_end(&q->policy, &score);
 	fuse_finish(s, r, ret);
 }
 
@@ -553,6 +589,8 @@ struct fuse_session *fuse_session_new(const struct fuse_config *config)
 	util_cond_init(&s->changed);
 	s->held_tail = &s->held;
 	s->queues = g_aligned_alloc0(n, sizeof(*s->queues), FUSE_CACHE_LINE);
+	for (unsigned int i = 0; i < n; i++)
+		fuse_lanes_init(&s->queues[i].lanes);
 	for (unsigned int i = 0; i < n && cap; i++) {
 		char name[16];
 
@@ -579,6 +617,8 @@ void fuse_session_free(struct fuse_session *s)
 	fuse_pool_free(s->locker);
 	fuse_lock_cleanup(s);
 	fuse_session_set_table(s, NULL);
+	for (unsigned int i = 0; i < s->cfg.num_queues; i++)
+		fuse_lanes_destroy(&s->queues[i].lanes);
 	g_aligned_free(s->queues);
 	util_cond_destroy(&s->changed);
 	util_mutex_destroy(&s->lock);

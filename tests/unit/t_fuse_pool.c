@@ -3,6 +3,7 @@
 #include <glib.h>
 #include <sched.h>
 
+#include "fuse_lane.h"
 #include "fuse_policy.h"
 #include "fuse_pool.h"
 #include "util_lock.h"
@@ -151,16 +152,34 @@ static void test_policy_follows_what_it_sees(void)
 	uint64_t now = 1000000000ull;
 
 	g_assert_true(fuse_policy_is_fast(p, 3, now));
-	fuse_policy_note(p, 3, 2000000, now);
+	fuse_policy_note(p, 3, 0, 2000000, FUSE_POLICY_BLOCKED, now);
 	g_assert_false(fuse_policy_is_fast(p, 3, now));
 	g_assert_true(fuse_policy_is_fast(p, 4, now));
 	for (int i = 0; i < 64; i++)
-		fuse_policy_note(p, 3, 5000, now);
+		fuse_policy_note(p, 3, 0, 5000, FUSE_POLICY_RAN, now);
 	g_assert_false(fuse_policy_is_fast(p, 3, now + 1));
 	g_assert_true(fuse_policy_is_fast(p, 3, now + 1000000000ull));
 	for (int i = 0; i < 64; i++)
-		fuse_policy_note(p, 3, 200000, now);
+		fuse_policy_note(p, 3, 0, 200000, FUSE_POLICY_BLOCKED, now);
 	g_assert_false(fuse_policy_is_fast(p, 3, now + 1000000000ull));
+	g_free(p);
+}
+
+/* A busy machine takes the CPU away for milliseconds: no reason for one more thread. What
+ * computes for long is one. */
+static void test_policy_tells_busy_from_blocked(void)
+{
+	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
+
+	for (int i = 0; i < 1000; i++) {
+		fuse_policy_note(p, 3, 0, 10000, FUSE_POLICY_UNSEEN, 1);
+		fuse_policy_note(p, 3, 0, 10000, FUSE_POLICY_UNSEEN, 1);
+		fuse_policy_note(p, 3, 0, 4000000, i % 2 ? FUSE_POLICY_RAN : FUSE_POLICY_UNSEEN, 1);
+		g_assert_true(fuse_policy_is_fast(p, 3, 2));
+	}
+	for (int i = 0; i < 64; i++)
+		fuse_policy_note(p, 3, 0, 800000, FUSE_POLICY_RAN, 1);
+	g_assert_false(fuse_policy_is_fast(p, 3, 2));
 	g_free(p);
 }
 
@@ -169,17 +188,62 @@ static void test_trust_is_per_object(void)
 	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
 
 	for (int i = 0; i < 15; i++) {
-		fuse_policy_note_object(p, 16, 7, 3000);
+		fuse_policy_note(p, 16, 7, 3000, FUSE_POLICY_RAN, 1);
 		g_assert_false(fuse_policy_trusts(p, 16, 7));
 	}
 	for (int i = 0; i < 3; i++)
-		fuse_policy_note_object(p, 16, 7, 3000);
+		fuse_policy_note(p, 16, 7, 3000, FUSE_POLICY_RAN, 1);
 	g_assert_true(fuse_policy_trusts(p, 16, 7));
 	g_assert_false(fuse_policy_trusts(p, 16, 8));
 	g_assert_false(fuse_policy_trusts(p, 1, 7));
-	fuse_policy_note_object(p, 16, 7, 5000000);
+	fuse_policy_note(p, 16, 7, 5000000, FUSE_POLICY_UNSEEN, 1);
+	g_assert_true(fuse_policy_trusts(p, 16, 7));
+	fuse_policy_note(p, 16, 7, 60000, FUSE_POLICY_BLOCKED, 1);
 	g_assert_false(fuse_policy_trusts(p, 16, 7));
 	g_free(p);
+}
+
+/* A run that sleeps is seen to, one that computes as long is not. */
+static void test_blocking_is_seen(void)
+{
+	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
+	struct fuse_policy_run run;
+
+	for (int i = 0; i < 20; i++) {
+		fuse_policy_begin(p, &run, 16, 7, true);
+		fuse_policy_end(p, &run);
+	}
+	g_assert_true(fuse_policy_trusts(p, 16, 7));
+	fuse_policy_begin(p, &run, 16, 7, true);
+	while (util_now_ns() - run.begun_ns < 100000)
+		;
+	fuse_policy_end(p, &run);
+	g_assert_true(fuse_policy_trusts(p, 16, 7));
+	fuse_policy_begin(p, &run, 16, 7, true);
+	g_usleep(1000);
+	fuse_policy_end(p, &run);
+	g_assert_false(fuse_policy_trusts(p, 16, 7));
+	g_free(p);
+}
+
+static void test_lanes(void)
+{
+	struct fuse_job jobs[FUSE_LANES + 1] = {0}, a = {0}, b = {0};
+	struct fuse_lanes l;
+
+	fuse_lanes_init(&l);
+	for (unsigned int i = 0; i < FUSE_LANES; i++)
+		g_assert_cmpint(fuse_lane_enter(&l, 100 + i, &jobs[i]), ==, FUSE_LANE_GO);
+	g_assert_cmpint(fuse_lane_enter(&l, 7, &jobs[FUSE_LANES]), ==, FUSE_LANE_NONE);
+	g_assert_cmpint(fuse_lane_enter(&l, 103, &a), ==, FUSE_LANE_WAIT);
+	g_assert_cmpint(fuse_lane_enter(&l, 103, &b), ==, FUSE_LANE_WAIT);
+	g_assert_null(fuse_lane_next(&l, 104));
+	g_assert_cmpint(fuse_lane_enter(&l, 7, &jobs[FUSE_LANES]), ==, FUSE_LANE_GO);
+	g_assert_true(fuse_lane_next(&l, 103) == &a);
+	g_assert_true(fuse_lane_next(&l, 103) == &b);
+	g_assert_null(fuse_lane_next(&l, 103));
+	g_assert_cmpint(fuse_lane_enter(&l, 103, &a), ==, FUSE_LANE_GO);
+	fuse_lanes_destroy(&l);
 }
 
 int main(int argc, char **argv)
@@ -190,5 +254,8 @@ int main(int argc, char **argv)
 	g_test_add_func("/fuse/pool/every-job-once", test_every_job_runs_once);
 	g_test_add_func("/fuse/policy/kind", test_policy_follows_what_it_sees);
 	g_test_add_func("/fuse/policy/object", test_trust_is_per_object);
+	g_test_add_func("/fuse/policy/busy", test_policy_tells_busy_from_blocked);
+	g_test_add_func("/fuse/policy/blocking", test_blocking_is_seen);
+	g_test_add_func("/fuse/lanes", test_lanes);
 	return g_test_run();
 }
