@@ -65,8 +65,17 @@ static void request_parked(struct fuse_request *r, bool parked)
 	vhost_elem_parked(ELEM_OF(r), parked);
 }
 
+static void on_batch_end(void *ctx, struct vhost_queue *q)
+{
+	struct daemon_device *d = ctx;
+
+	fuse_session_flush(d->session, vhost_queue_index(q));
+}
+
 static void await_reset(struct daemon_device *d, struct vhost_elem *e)
 {
+	/* The reset waits for what has been kept. */
+	fuse_session_flush(d->session, vhost_queue_index(e->queue));
 	vhost_elem_parked(e, true);
 	daemon_worker_wait(d->worker);
 	vhost_elem_parked(e, false);
@@ -84,6 +93,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 	r->fuse.in = e->in;
 	r->fuse.queue = vhost_queue_index(e->queue);
 	r->fuse.error = e->error;
+	r->fuse.more = true;
 	r->fuse.done = request_done;
 	r->fuse.parked = request_parked;
 	fuse_session_handle(d->session, &r->fuse);
@@ -175,6 +185,7 @@ static void on_channel(void *ctx, struct vhost_backend *b)
 static const struct vhost_ops vhost_ops = {
 	.config_read = on_config_read,
 	.request = on_request,
+	.batch_end = on_batch_end,
 	.thread_start = on_queue_thread,
 	.region = on_region,
 	.running = on_running,
@@ -303,6 +314,7 @@ static void make_session(struct daemon_device *d)
 		.readdirplus = c->readdirplus,
 		.announce_submounts = c->announce_submounts,
 		.max_write = 1u << 20,
+		.batch_reads = c->io_uring == DAEMON_IO_URING_AUTO,
 		.pool_thread_start = on_pool_thread,
 		.pool_ctx = d,
 	};

@@ -49,6 +49,7 @@ static const char *const shim_names[] = {"off", "auto", "on", NULL};
 static const char *const dialect_names[] = {"shmem", "fs_map", NULL};
 static const char *const slots_names[] = {"refuse", "ack", NULL};
 static const char *const reclaim_names[] = {"fifo", "clock", NULL};
+static const char *const io_uring_names[] = {"auto", "off", NULL};
 static const char *const manager_names[] = {"full", "forward", NULL};
 static const char *const sandbox_names[] = {"namespace", "chroot", "none", NULL};
 static const char *const seccomp_names[] = {"kill", "log", "trap", "none", NULL};
@@ -233,6 +234,8 @@ static const struct option_row speed_rows[] = {
 	{.name = "queue-cpus", .kind = KIND_TEXT, .arg = "LISTS", .check = check_cpus,
 	 .help = "CPUs of each queue's threads, as in 0-1:2-3, or auto (default: not bound)",
 	 AT(queue_cpus)},
+	ONE_OF("io-uring", io_uring, io_uring_names,
+	       "auto: read several blocks with one system call where the kernel lets us (default: auto)"),
 	NUMBER("poll-us", poll_us, 0, 1000000,
 	       "the most microseconds to poll a queue before sleeping (default: 20)"),
 	{0},

@@ -36,6 +36,12 @@ enum daemon_dax {
 	DAEMON_DAX_NEVER,
 };
 
+/** enum daemon_io_uring - what --io-uring says */
+enum daemon_io_uring {
+	DAEMON_IO_URING_AUTO,
+	DAEMON_IO_URING_OFF,
+};
+
 enum daemon_guard {
 	DAEMON_GUARD_ON,
 	DAEMON_GUARD_OFF,
@@ -89,6 +95,7 @@ struct daemon_config {
 	int64_t thread_pool_size; /* -1 = automatic */
 	char *queue_cpus;
 	int64_t poll_us;
+	int io_uring; /* enum daemon_io_uring */
 
 	int sandbox; /* enum sandbox_mode */
 	int seccomp; /* enum sandbox_seccomp_mode */

@@ -9,6 +9,7 @@
 
 #include <glib.h>
 
+#include "fuse_batch.h"
 #include "fuse_cursor.h"
 #include "fuse_lane.h"
 #include "fuse_ops.h"
@@ -82,6 +83,7 @@ struct fuse_queue {
 	struct fuse_pool *pool; /* NULL: everything inline */
 	struct fuse_policy policy;
 	struct fuse_lanes lanes;
+	struct fuse_batch *batch; /* NULL: each read by itself; the queue's thread */
 	struct fuse_op_count counts[FUSE_NUM_OPS];
 };
 

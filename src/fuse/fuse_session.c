@@ -13,6 +13,8 @@
  *   as several cached operations. So:
  *   - READ and WRITE start with RWF_NOWAIT, LOOKUP with RESOLVE_CACHED, GETATTR where the file
  *     system answers from memory. What would wait goes to the pool.
+ *   - READs that come in one go are kept until there are a few, or no more, and then run with one
+ *     system call (fs_batch.h), under the same rule. What is not a READ runs them first.
  *   - Writes and lookups that were refused although nothing was slow (a file system without
  *     RWF_NOWAIT, a name not in the dentry cache) run here once the same object has been seen
  *     fast many times. Never reads: what is not in the page cache waits for a disk.
@@ -139,6 +141,7 @@ static void start_held(struct fuse_job *job)
 {
 	struct fuse_request *r = fuse_request_of_job(job);
 
+	r->more = false; /* this is not the queue's thread */
 	if (enter(r->session, r))
 		start(r->session, r);
 }
@@ -462,6 +465,42 @@ static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mo
 	fuse_finish(s, r, ret);
 }
 
+/* A READ that may be run together with others is kept; true when it was. */
+static bool keep(struct fuse_session *s, struct fuse_request *r)
+{
+	struct fuse_batch *b = queue_of(s, r)->batch;
+	struct fuse_ctx c;
+	bool kept;
+
+	if (!b || !r->more || fuse_state(r)->op != &fuse_ops[FUSE_READ])
+		return false;
+	make_ctx(s, r, &c);
+	kept = fuse_batch_keep(b, &c);
+	if (b->n == FS_BATCH_MAX)
+		fuse_session_flush(s, r->queue);
+	return kept;
+}
+
+void fuse_session_flush(struct fuse_session *s, unsigned int queue)
+{
+	struct fuse_batch *b = s->queues[queue < s->cfg.num_queues ? queue : 0].batch;
+	ssize_t results[FS_BATCH_MAX];
+	unsigned int n;
+
+	if (!b || !b->n)
+		return;
+	n = fs_batch_run(b->ring, s->cfg.fs, results);
+	b->n = 0;
+	for (unsigned int i = 0; i < n; i++) {
+		struct fuse_request *r = b->kept[i].r;
+
+		if (results[i] >= 0)
+			fuse_finish(s, r, results[i]);
+		else
+			run(s, r, NO_WAIT);
+	}
+}
+
 /* The request is in the epoch. */
 static void start(struct fuse_session *s, struct fuse_request *r)
 {
@@ -481,7 +520,8 @@ static void start(struct fuse_session *s, struct fuse_request *r)
 	} else if (!q->pool || !can_offload(op)) {
 		run(s, r, MAY_WAIT);
 	} else if (op->class == FUSE_RUN_TRY) {
-		run(s, r, NO_WAIT);
+		if (!keep(s, r))
+			run(s, r, NO_WAIT);
 	} else if (op->class == FUSE_RUN_ADAPT && !fs_is_remote(s->cfg.fs, st->h.nodeid) &&
 		   fuse_policy_is_fast(&q->policy, (unsigned int)(op - fuse_ops), util_now_ns())) {
 		run(s, r, LOCAL_ONLY);
@@ -535,6 +575,9 @@ void fuse_session_handle(struct fuse_session *s, struct fuse_request *r)
 		fuse_pool_push(s->control, &st->job);
 		return;
 	}
+	/* What was kept does not wait for what may take longer. */
+	if (r->more && st->op != &fuse_ops[FUSE_READ])
+		fuse_session_flush(s, r->queue);
 	if (enter(s, r))
 		start(s, r);
 }
@@ -591,6 +634,9 @@ struct fuse_session *fuse_session_new(const struct fuse_config *config)
 	s->queues = g_aligned_alloc0(n, sizeof(*s->queues), FUSE_CACHE_LINE);
 	for (unsigned int i = 0; i < n; i++)
 		fuse_lanes_init(&s->queues[i].lanes);
+	/* Not for hiprio, which reads nothing. */
+	for (unsigned int i = 1; i < n && cap && s->cfg.batch_reads; i++)
+		s->queues[i].batch = fuse_batch_new();
 	for (unsigned int i = 0; i < n && cap; i++) {
 		char name[16];
 
@@ -617,8 +663,10 @@ void fuse_session_free(struct fuse_session *s)
 	fuse_pool_free(s->locker);
 	fuse_lock_cleanup(s);
 	fuse_session_set_table(s, NULL);
-	for (unsigned int i = 0; i < s->cfg.num_queues; i++)
+	for (unsigned int i = 0; i < s->cfg.num_queues; i++) {
+		fuse_batch_free(s->queues[i].batch);
 		fuse_lanes_destroy(&s->queues[i].lanes);
+	}
 	g_aligned_free(s->queues);
 	util_cond_destroy(&s->changed);
 	util_mutex_destroy(&s->lock);

@@ -23,6 +23,8 @@ struct fuse_session;
  * @queue: index of the queue it came by (0 is hiprio)
  * @error: 0, or what the transport found wrong with the buffers, a negative errno: @out or @in are
  *         then not whole, and this is the answer
+ * @more: the transport's queue thread will call fuse_session_flush() before it waits for anything:
+ *        until then the request may be kept, to be run together with others
  * @done: called exactly once, from any thread, when the reply is written; @len is its size, 0
  *        where FUSE sends none (FORGET)
  * @parked: tells the transport that the request waits for the VMM's back-end channel, or for
@@ -35,6 +37,7 @@ struct fuse_request {
 	struct util_gvec in;
 	unsigned int queue;
 	int error;
+	bool more;
 	void (*done)(struct fuse_request *r, size_t len);
 	void (*parked)(struct fuse_request *r, bool parked);
 	/* private */
@@ -109,6 +112,7 @@ struct fuse_config {
 	bool readdirplus;
 	bool announce_submounts;
 	uint32_t max_write; /* bytes; default 1 MiB */
+	bool batch_reads;   /* with io_uring, where the kernel has it */
 	void (*pool_thread_start)(void *ctx, unsigned int queue);
 	void *pool_ctx;
 };
@@ -123,6 +127,10 @@ void fuse_session_free(struct fuse_session *s);
  * In the queue's thread. Runs what will not block right here; the rest goes to the queue's pool.
  */
 void fuse_session_handle(struct fuse_session *s, struct fuse_request *r);
+
+/** fuse_session_flush() - runs what fuse_session_handle() has kept of @queue. The thread that hands
+ * that queue's requests with @more in, and no other. */
+void fuse_session_flush(struct fuse_session *s, unsigned int queue);
 
 /** fuse_session_reset() - the guest has gone (reset, disconnect): as DESTROY, without a reply, and
  * without a word to the VMM (dm_host_forget()). Waits for requests under way; not from a queue or

@@ -265,6 +265,7 @@ static void help_shows_every_option_in_its_group(void)
 		"--num-request-queues",
 		"--thread-pool-size",
 		"--queue-cpus",
+		"--io-uring",
 		"--poll-us",
 		"--sandbox",
 		"--seccomp",

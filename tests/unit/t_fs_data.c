@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <signal.h>
 
+#include "fs_batch.h"
 #include "t_fs_common.h"
 
 static void read_write_and_ends(struct share *s, gconstpointer d)
@@ -108,6 +109,81 @@ static void nowait_gives_all_or_eagain(struct share *s, gconstpointer d)
 	if (n == -EAGAIN && !fs_nowait_useful(s->fs, f, true))
 		g_assert_cmpint(fs_write(s->fs, f, h, &v, 0, FS_IO_NOWAIT), ==, -EAGAIN);
 	g_assert_cmpint(fs_write(s->fs, f, h, &v, 0, 0), ==, sizeof(buf));
+}
+
+/* @n reads of 4 KiB each at random blocks of a file of 64: right, or to be asked again. */
+static void batch_round(struct share *s, struct fs_batch *b, uint64_t f, uint64_t h, guint n,
+			guint *whole)
+{
+	static guint8 buf[FS_BATCH_MAX][4096];
+	struct iovec iov[FS_BATCH_MAX][2];
+	struct util_gvec v[FS_BATCH_MAX];
+	guint8 block[FS_BATCH_MAX];
+	ssize_t results[FS_BATCH_MAX];
+	unsigned int slot;
+
+	for (guint i = 0; i < n; i++) {
+		block[i] = (guint8)g_test_rand_int_range(0, 64);
+		memset(buf[i], 0xff, sizeof(buf[i]));
+		iov[i][0] = (struct iovec){buf[i], 1000};
+		iov[i][1] = (struct iovec){buf[i] + 1000, 3096};
+		v[i] = (struct util_gvec){.iov = iov[i], .n = 2, .len = 4096};
+		if (i % 2)
+			v[i] = t_gvec(iov[i], buf[i], 4096);
+		g_assert_true(fs_batch_read(b, s->fs, f, h, &v[i], block[i] * 4096u, &slot));
+		g_assert_cmpuint(slot, ==, i);
+	}
+	if (n == FS_BATCH_MAX)
+		g_assert_false(fs_batch_read(b, s->fs, f, h, &v[0], 0, &slot));
+	g_assert_cmpuint(fs_batch_run(b, s->fs, results), ==, n);
+	for (guint i = 0; i < n; i++) {
+		if (results[i] == -EAGAIN)
+			continue;
+		g_assert_cmpint(results[i], ==, 4096);
+		for (guint k = 0; k < 4096; k++)
+			g_assert_cmpuint(buf[i][k], ==, block[i]);
+		++*whole;
+	}
+}
+
+static void batched_reads_are_whole_or_refused(struct share *s, gconstpointer d)
+{
+	struct fs_batch *b = fs_batch_new();
+	static char buf[64 * 4096];
+	uint64_t direct, h, f = t_create(s, "f", &h);
+	struct iovec iov;
+	struct util_gvec v = t_gvec(&iov, buf, 4096);
+	ssize_t results[FS_BATCH_MAX];
+	unsigned int slot;
+	guint whole = 0;
+
+	if (!b) {
+		g_test_skip("no io_uring for us");
+		return;
+	}
+	for (guint i = 0; i < sizeof(buf); i++)
+		buf[i] = (char)(i / 4096);
+	g_assert_cmpint(t_pwrite(s, f, h, buf, sizeof(buf), 0, 0), ==, sizeof(buf));
+	/* Often enough for the rings to wrap at every place. */
+	for (guint round = 0; round < 200; round++)
+		batch_round(s, b, f, h, round % (FS_BATCH_MAX + 1), &whole);
+	g_assert_true(whole || !fs_nowait_useful(s->fs, f, false));
+	/* What is short, at the end of the file, is left to fs_read(). */
+	for (guint i = 0; i < 2; i++)
+		g_assert_true(fs_batch_read(b, s->fs, f, h, &v, sizeof(buf) - 100, &slot));
+	g_assert_cmpuint(fs_batch_run(b, s->fs, results), ==, 2);
+	g_assert_cmpint(results[0], ==, -EAGAIN);
+	g_assert_cmpint(results[1], ==, -EAGAIN);
+	/* Not for us: direct I/O, nothing, no such handle, past the largest offset. */
+	g_assert_cmpint(fs_open(s->fs, f, O_RDONLY | O_DIRECT, false, &direct), ==, 0);
+	g_assert_true(!s->config.allow_direct_io ||
+		      !fs_batch_read(b, s->fs, f, direct, &v, 0, &slot));
+	g_assert_false(fs_batch_read(b, s->fs, f, 12345, &v, 0, &slot));
+	g_assert_false(fs_batch_read(b, s->fs, f, h, &v, INT64_MAX, &slot));
+	v.len = 0;
+	g_assert_false(fs_batch_read(b, s->fs, f, h, &v, 0, &slot));
+	g_assert_cmpuint(fs_batch_run(b, s->fs, results), ==, 0);
+	fs_batch_free(b);
 }
 
 static void full_disk_gives_part_then_error(struct share *s, gconstpointer d)
@@ -320,6 +396,7 @@ static void node_gone_tells_of_unlinked_maps(struct share *s, gconstpointer d)
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
+	T_FS("/fs/data/batched-reads", NULL, batched_reads_are_whole_or_refused);
 	T_FS("/fs/read-write", NULL, read_write_and_ends);
 	T_FS("/fs/many-segments", NULL, many_segments);
 	T_FS("/fs/append", NULL, append_goes_where_the_guest_says);

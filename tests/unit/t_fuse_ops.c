@@ -584,6 +584,62 @@ static void test_locks(void)
 	rig_free(g);
 }
 
+static void batching(struct fuse_config *cfg)
+{
+	cfg->batch_reads = true;
+}
+
+/* Kept until the transport says so, until something else comes, or until there are enough. */
+static void test_kept_reads(void)
+{
+	struct rig *g = rig_new(batching);
+	struct fuse_read_in in = {.size = 4096};
+	struct rig_req *q[FS_BATCH_MAX];
+	char text[4096];
+	uint64_t node;
+	unsigned int wait;
+
+	memset(text, 'k', sizeof(text));
+	g_assert_cmpint(rig_init(g), ==, 0);
+	g_assert_cmpint(rig_create(g, ROOT, "kept", &node, &in.fh), ==, 0);
+	g_assert_cmpint(rig_write(g, node, in.fh, 0, text, sizeof(text)), ==, sizeof(text));
+	if (!g->s->queues[1].batch) {
+		g_test_skip("no io_uring for us");
+		rig_free(g);
+		return;
+	}
+	for (int round = 0; round < 3; round++) {
+		unsigned int n = round == 2 ? FS_BATCH_MAX : 3;
+
+		for (unsigned int i = 0; i < n; i++) {
+			q[i] = rig_prepare(g, FUSE_READ, node, &in, sizeof(in), NULL, 0, 4096 + 16);
+			q[i]->r.more = true;
+			rig_send(q[i], 1);
+			wait = g->s->queues[1].batch->n;
+			/* tmpfs of old kernels knows no NOWAIT: then nothing is kept */
+			g_assert_true(wait == i + 1 || wait == 0);
+		}
+		if (round == 0) {
+			fuse_session_flush(g->s, 1);
+		} else if (round == 1) {
+			struct rig_req *other =
+				rig_prepare(g, FUSE_STATFS, ROOT, NULL, 0, NULL, 0, 512);
+
+			other->r.more = true;
+			rig_send(other, 1);
+			g_assert_cmpint(rig_wait(other), ==, 0);
+			rig_req_free(other);
+		}
+		g_assert_cmpuint(g->s->queues[1].batch->n, ==, 0);
+		for (unsigned int i = 0; i < n; i++) {
+			g_assert_cmpint(rig_wait(q[i]), ==, 0);
+			g_assert_cmpmem(q[i]->payload, q[i]->payload_len, text, sizeof(text));
+			rig_req_free(q[i]);
+		}
+	}
+	rig_free(g);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -597,5 +653,6 @@ int main(int argc, char **argv)
 	g_test_add_func("/fuse/ops/data-sizes", test_wrong_sizes_of_data);
 	g_test_add_func("/fuse/ops/supplementary-group", test_supplementary_group);
 	g_test_add_func("/fuse/ops/locks", test_locks);
+	g_test_add_func("/fuse/read/kept", test_kept_reads);
 	return g_test_run();
 }
