@@ -224,12 +224,31 @@ static int provide_file(void *ctx, struct dm_file_key key, bool *writable)
 
 	int fd = fs_open_for_map(d->fs, key.lo, writable);
 
-	return fd < 0 ? fd : daemon_shim_wrap(d->shim, key, fd, *writable);
+	if (fd < 0)
+		return fd;
+	watch_open(d->watch, key, fd);
+	return daemon_shim_wrap(d->shim, key, fd, *writable);
 }
 
 static void give_back_file(void *ctx, struct dm_file_key key, int fd)
 {
+	struct daemon_device *d = ctx;
+
+	watch_close(d->watch, key);
 	util_close(&fd);
+}
+
+static int provide_zeros(void *ctx, uint64_t len)
+{
+	return watch_zeros(len);
+}
+
+/* In the watch's thread. The shim says it in the log. */
+static void shim_event(void *ctx)
+{
+	struct daemon_device *d = ctx;
+
+	shim_check(d->shim);
 }
 
 /* --- making and unmaking --- */
@@ -270,15 +289,22 @@ static struct dm_table_config table_config(const struct daemon_config *c)
 
 static void make_table(struct daemon_device *d)
 {
-	const struct dm_file_provider provider = {d, provide_file, give_back_file};
+	const struct dm_file_provider provider = {d, provide_file, give_back_file, provide_zeros};
+	const struct watch_config watch = {
+		.other_fd = d->shim ? shim_event_fd(d->shim) : -1,
+		.other = shim_event,
+		.ctx = d,
+	};
 	const struct dm_table_config config = table_config(d->config);
 
 	d->window = daemon_window_new(d->config);
 	if (!d->window)
 		return;
 	d->window_size = d->config->cache_size;
+	d->watch = watch_new(&watch);
 	d->table = dm_table_new(d->window, &provider, &config);
-	d->policy = daemon_policy_new(d->config, d->fs, d->shim, &d->window->caps);
+	d->policy = daemon_policy_new(d->config, d->fs, d->shim, d->watch, &d->window->caps);
+	watch_start(d->watch, d->table);
 }
 
 static enum fuse_dax_mode dax_mode(const struct daemon_device *d)
@@ -390,8 +416,10 @@ void daemon_device_free(struct daemon_device *d)
 	/* Nodes that go after it have nobody to tell (node_gone). */
 	fuse_session_free(g_steal_pointer(&d->session));
 	daemon_policy_free(d->policy);
+	watch_stop(d->watch);
 	if (d->table)
 		dm_table_free(d->table);
+	watch_free(d->watch);
 	dm_window_destroy(d->window);
 	if (d->fs)
 		fs_free(d->fs);

@@ -17,11 +17,12 @@
 
 struct daemon_policy;
 struct daemon_worker;
+struct watch;
 
 /**
  * struct daemon_device - lives as long as the daemon; serves one front-end after the other
  * @config: borrowed
- * @window, @table, @policy: NULL without DAX
+ * @window, @table, @policy, @watch: NULL without DAX
  * @shim: borrowed; NULL without one
  * @started_ns: CLOCK_MONOTONIC
  * @sessions: front-ends served, the present one included
@@ -34,6 +35,7 @@ struct daemon_device {
 	struct dm_window *window;
 	struct dm_table *table;
 	struct daemon_policy *policy;
+	struct watch *watch;
 	struct fuse_session *session;
 	struct vhost_dev *dev;
 	struct daemon_worker *worker;

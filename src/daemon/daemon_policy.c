@@ -16,6 +16,7 @@ struct daemon_policy {
 	struct policy_prefetch *prefetch; /* NULL: never wanted yet; atomic, set once */
 	struct fs *fs;
 	struct shim *shim;
+	struct watch *watch;
 	bool beyond_eof;
 };
 
@@ -69,6 +70,7 @@ static bool mark(void *ctx, const struct fs_attr *attr)
 		.file = {attr->st.st_dev, attr->st.st_ino},
 		.size = (uint64_t)attr->st.st_size,
 		.any_size = any_size(dp),
+		.truncated = watch_is_truncated(dp->watch, fuse_file_key(attr->node)),
 		.ctx = &a,
 		.fs_type = ask_fs_type,
 		.can_write = ask_can_write,
@@ -134,6 +136,45 @@ static void quiesce(void *ctx)
 	policy_reset(dp->policy);
 }
 
+/* --- the watch's part of it --- */
+
+static uint64_t size(void *ctx, const struct fs_attr *attr)
+{
+	struct daemon_policy *dp = ctx;
+
+	return watch_size(dp->watch, fuse_file_key(attr->node), (uint64_t)attr->st.st_size);
+}
+
+static void touched(void *ctx, uint64_t node)
+{
+	watch_touched(((struct daemon_policy *)ctx)->watch, fuse_file_key(node));
+}
+
+static void *truncating(void *ctx, uint64_t node)
+{
+	return watch_truncating(((struct daemon_policy *)ctx)->watch, fuse_file_key(node));
+}
+
+static void truncated(void *ctx, void *what)
+{
+	watch_truncated(((struct daemon_policy *)ctx)->watch, what);
+}
+
+static bool must_settle(void *ctx, uint64_t node)
+{
+	return watch_must_settle(((struct daemon_policy *)ctx)->watch, fuse_file_key(node));
+}
+
+static void settle(void *ctx, uint64_t node)
+{
+	watch_settle(((struct daemon_policy *)ctx)->watch, fuse_file_key(node));
+}
+
+static void mapped(void *ctx, uint64_t node, uint64_t file_offset, uint64_t len)
+{
+	watch_mapped(((struct daemon_policy *)ctx)->watch, fuse_file_key(node), file_offset, len);
+}
+
 const struct fuse_dax_ops daemon_policy_ops = {
 	.mark = mark,
 	.any_size = any_size,
@@ -142,6 +183,13 @@ const struct fuse_dax_ops daemon_policy_ops = {
 	.remove = removed,
 	.opened = opened,
 	.quiesce = quiesce,
+	.size = size,
+	.touched = touched,
+	.truncating = truncating,
+	.truncated = truncated,
+	.must_settle = must_settle,
+	.settle = settle,
+	.mapped = mapped,
 };
 
 /* --- life --- */
@@ -193,7 +241,8 @@ void daemon_policy_tune(struct daemon_policy *dp, const struct daemon_config *c)
 }
 
 struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs *fs,
-					struct shim *shim, const struct dm_window_caps *caps)
+					struct shim *shim, struct watch *watch,
+					const struct dm_window_caps *caps)
 {
 	struct daemon_policy *dp = g_new0(struct daemon_policy, 1);
 	struct policy_config config = tunable(c);
@@ -207,6 +256,7 @@ struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs
 
 	dp->fs = fs;
 	dp->shim = shim;
+	dp->watch = watch;
 	dp->beyond_eof = caps->flags & DM_WINDOW_BEYOND_EOF;
 	dp->policy = policy_new(&config);
 	want_prefetch(dp, c);

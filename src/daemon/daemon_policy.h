@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/policy put to work: it is told what happens, asked for marks, and its wishes are read ahead.
+/* src/policy and src/watch put to work: they are told what happens and asked for marks and sizes,
+ * and what the policy wishes is read ahead.
  */
 #ifndef DAXMAP_DAEMON_POLICY_H
 #define DAXMAP_DAEMON_POLICY_H
@@ -12,6 +13,7 @@
 #include "policy.h"
 #include "policy_prefetch.h"
 #include "shim.h"
+#include "watch.h"
 
 struct daemon_policy;
 
@@ -20,13 +22,14 @@ extern const struct fuse_dax_ops daemon_policy_ops;
 
 /**
  * daemon_policy_new() - for a daemon with a window
- * @fs, @shim: borrowed; @shim may be NULL
+ * @fs, @shim, @watch: borrowed; @shim may be NULL
  * @caps: of the window's driver
  *
  * Starts the prefetch thread unless --dax-prefetch=off. Logs what of the share cannot be mapped.
  */
 struct daemon_policy *daemon_policy_new(const struct daemon_config *c, struct fs *fs,
-					struct shim *shim, const struct dm_window_caps *caps);
+					struct shim *shim, struct watch *watch,
+					const struct dm_window_caps *caps);
 /** daemon_policy_free() - the session has gone, @fs not yet. NULL is allowed. */
 void daemon_policy_free(struct daemon_policy *dp);
 

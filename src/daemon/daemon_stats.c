@@ -110,6 +110,7 @@ static void add_mapping(void *ctx, const struct dm_range_info *r)
 	add_u64(b, "file_offset", r->file_offset);
 	add_u64(b, "pins", r->pins);
 	add_text(b, "state", r->state);
+	add_bool(b, "blank", r->blank);
 	json_builder_end_object(b);
 }
 
@@ -157,6 +158,18 @@ static void add_policy(JsonBuilder *b, struct daemon_policy *policy)
 	json_builder_end_object(b);
 }
 
+static void add_watch(JsonBuilder *b, const struct watch *watch)
+{
+	struct watch_stats s;
+
+	watch_get_stats(watch, &s);
+	begin(b, "watch");
+#define X(name, help) add_u64(b, #name, s.name);
+	WATCH_STATS(X)
+#undef X
+	json_builder_end_object(b);
+}
+
 static void add_fuse(JsonBuilder *b, struct fuse_session *session)
 {
 	struct fuse_op_stats s;
@@ -187,6 +200,8 @@ JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int
 		add_table(b, d->table);
 	if (d->policy)
 		add_policy(b, d->policy);
+	if (d->watch)
+		add_watch(b, d->watch);
 	add_shim(b, d->shim);
 	add_fs(b, d->fs);
 	add_fuse(b, d->session);

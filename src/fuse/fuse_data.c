@@ -59,9 +59,11 @@ ssize_t fuse_op_open(struct fuse_ctx *c)
 {
 	const struct fuse_open_in *in = fuse_args(c, struct fuse_open_in);
 	struct fuse_open_out out = {0};
+	void *truncating = in->flags & O_TRUNC ? fuse_dax_truncating(c, c->st->h.nodeid) : NULL;
 	int err = fs_open(c->s->cfg.fs, c->st->h.nodeid, host_flags(c, in->flags),
 			  open_kills(c->s, in->open_flags), &out.fh);
 
+	fuse_dax_truncated(c, truncating);
 	if (err == -EAGAIN && c->local)
 		return FUSE_AGAIN;
 	if (err)
@@ -172,7 +174,10 @@ static ssize_t io_run(struct io *io)
 	else if (!n)
 		n = io->c->nowait ? -EAGAIN : io_window(io, &slice.v);
 	fuse_slice_fini(&slice);
-	return n == -EAGAIN && io->c->nowait ? FUSE_AGAIN : n;
+	if (n == -EAGAIN && io->c->nowait)
+		return FUSE_AGAIN;
+	fuse_dax_hook(io->c->s, touched, io->c->st->h.nodeid);
+	return n;
 }
 
 ssize_t fuse_op_read(struct fuse_ctx *c)
@@ -215,6 +220,7 @@ ssize_t fuse_op_write(struct fuse_ctx *c)
 	n = io_run(&io);
 	if (n < 0)
 		return n;
+	fuse_dax_grown(c, c->st->h.nodeid);
 	out.size = (uint32_t)n;
 	return fuse_reply(c, &out, sizeof(out));
 }
@@ -250,11 +256,15 @@ ssize_t fuse_op_fallocate(struct fuse_ctx *c)
 {
 	const struct fuse_fallocate_in *in = fuse_args(c, struct fuse_fallocate_in);
 	uint64_t end;
+	int err;
 
 	if (!util_add_u64(in->offset, in->length, &end) || end > INT64_MAX)
 		return -EFBIG;
-	return fs_fallocate(c->s->cfg.fs, c->st->h.nodeid, in->fh, (int)in->mode, in->offset,
-			    in->length);
+	err = fs_fallocate(c->s->cfg.fs, c->st->h.nodeid, in->fh, (int)in->mode, in->offset,
+			   in->length);
+	if (!err)
+		fuse_dax_grown(c, c->st->h.nodeid);
+	return err;
 }
 
 ssize_t fuse_op_lseek(struct fuse_ctx *c)
@@ -285,6 +295,7 @@ ssize_t fuse_op_copy_file_range(struct fuse_ctx *c)
 			       in->fh_out, in->off_out, len, (unsigned int)in->flags);
 	if (n < 0)
 		return n;
+	fuse_dax_grown(c, in->nodeid_out);
 	out.size = (uint32_t)n;
 	return fuse_reply(c, &out, sizeof(out));
 }

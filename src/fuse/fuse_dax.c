@@ -18,6 +18,36 @@
 #define GRANULE (1u << FUSE_MAP_ALIGN_LOG2)
 #define NO_HANDLE UINT64_MAX
 
+void *fuse_dax_truncating(struct fuse_ctx *c, uint64_t node)
+{
+	const struct fuse_dax_ops *ops = c->s->cfg.dax_ops;
+
+	return c->s->dax && ops && ops->truncating ? ops->truncating(c->s->cfg.dax_ctx, node)
+						   : NULL;
+}
+
+void fuse_dax_truncated(struct fuse_ctx *c, void *what)
+{
+	if (what)
+		c->s->cfg.dax_ops->truncated(c->s->cfg.dax_ctx, what);
+}
+
+void fuse_dax_grown(struct fuse_ctx *c, uint64_t node)
+{
+	const struct fuse_dax_ops *ops = c->s->cfg.dax_ops;
+	bool parked = c->st->parked;
+
+	if (!c->s->dax || !ops || !ops->must_settle ||
+	    G_LIKELY(!ops->must_settle(c->s->cfg.dax_ctx, node)))
+		return;
+	fuse_park(c->r, true);
+	ops->settle(c->s->cfg.dax_ctx, node);
+	fuse_park(c->r, parked);
+	/* Other memory may lie behind the reply now. */
+	fuse_cursor_init(&c->out, &c->r->in);
+	fuse_cursor_skip(&c->out, sizeof(struct fuse_out_header));
+}
+
 static void log_refusal(const struct fuse_setupmapping_in *in, uint64_t node, int err)
 {
 	switch (err) {
@@ -67,12 +97,33 @@ static int guest_errno(int err)
 {
 	switch (err) {
 	case -ENOMEM:
+	case -ENOTCONN: /* the size shim's helper has died */
 		return -EIO;
 	case -ERANGE:
 		return -EINVAL;
 	default:
 		return err;
 	}
+}
+
+/*
+ * Is there a byte of the file? A guest that goes by an old size may ask for what is not: touching
+ * it would kill the VMM.
+ */
+static int check_end(struct fuse_ctx *c, uint64_t node, uint64_t file_offset)
+{
+	struct fs_attr a;
+	int err = fs_getattr(c->s->cfg.fs, node, false, 0, &a);
+
+	if (err || !S_ISREG(a.st.st_mode)) /* opening it will say so */
+		return 0;
+	fuse_dax_hook(c->s, size, &a);
+	if (file_offset < (uint64_t)a.st.st_size)
+		return 0;
+	util_log_once("mapping refused: node %" PRIu64 " ends at %" PRIi64
+		      ", before file offset %#" PRIx64,
+		      node, (int64_t)a.st.st_size, file_offset);
+	return -ENXIO;
 }
 
 ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
@@ -87,6 +138,8 @@ ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
 	err = check_setup(c->s, in);
 	if (!err && in->fh != NO_HANDLE)
 		err = fs_node_of_handle(c->s->cfg.fs, in->fh, &node);
+	if (!err && check_end(c, node, in->foffset))
+		return -EIO;
 	if (!err) {
 		fuse_dax_hook(c->s, setup, node, in->moffset, in->len, in->foffset);
 		t = fuse_table_get(c->s);
@@ -96,6 +149,8 @@ ssize_t fuse_op_setupmapping(struct fuse_ctx *c)
 		fuse_table_put(c->s, t);
 		if (err)
 			fuse_dax_hook(c->s, refused, node, in->moffset, in->len, err);
+		else
+			fuse_dax_hook(c->s, mapped, node, in->foffset, in->len);
 	}
 	if (err)
 		log_refusal(in, node, err);

@@ -244,6 +244,18 @@ ssize_t fuse_op_removemapping(struct fuse_ctx *c);
 			(s)->cfg.dax_ops->name((s)->cfg.dax_ctx, ##__VA_ARGS__);                   \
 	} while (0)
 
+/** fuse_dax_truncating() - the guest is about to set a file's size; fuse_dax_truncated() once it
+ * has, or has failed to */
+void *fuse_dax_truncating(struct fuse_ctx *c, uint64_t node);
+void fuse_dax_truncated(struct fuse_ctx *c, void *what);
+/**
+ * fuse_dax_grown() - what the guest asked for may have made the file longer
+ *
+ * Before the first byte of the reply, and where nothing was taken from @c->out yet. May park the
+ * request and wait for the VMM, in a queue's thread too; that is rare.
+ */
+void fuse_dax_grown(struct fuse_ctx *c, uint64_t node);
+
 /* --- fuse_lock.c --- */
 /* What a handler returns when it has taken the request away: someone else finishes it. */
 #define FUSE_TAKEN (-100001)

@@ -95,8 +95,11 @@ void fuse_fill_attr(struct fuse_session *s, const struct fs_attr *a, struct fuse
 	};
 	if (a->submount && s->flags & FUSE_SUBMOUNTS)
 		out->flags |= FUSE_ATTR_SUBMOUNT;
-	if (s->dax && S_ISREG(st->st_mode) && s->cfg.dax_ops &&
-	    s->cfg.dax_ops->mark(s->cfg.dax_ctx, a))
+	if (!s->dax || !S_ISREG(st->st_mode) || !s->cfg.dax_ops)
+		return;
+	if (s->cfg.dax_ops->size)
+		out->size = s->cfg.dax_ops->size(s->cfg.dax_ctx, a);
+	if (s->cfg.dax_ops->mark(s->cfg.dax_ctx, a))
 		out->flags |= FUSE_ATTR_DAX;
 }
 
@@ -235,14 +238,20 @@ ssize_t fuse_op_setattr(struct fuse_ctx *c)
 		.handle = in->fh,
 		.nowait = c->local,
 	};
+	void *truncating = NULL;
 	struct fs_attr a;
 	int err;
 
 	if (in->atimensec >= 1000000000u || in->mtimensec >= 1000000000u)
 		return -EINVAL;
+	if (in->valid & FATTR_SIZE)
+		truncating = fuse_dax_truncating(c, c->st->h.nodeid);
 	err = fs_setattr(c->s->cfg.fs, c->st->h.nodeid, &set, &a);
+	fuse_dax_truncated(c, truncating);
 	if (err == -EAGAIN && c->local)
 		return FUSE_AGAIN;
+	if (in->valid & FATTR_SIZE)
+		fuse_dax_grown(c, c->st->h.nodeid);
 	return reply_attr(c, err, &a);
 }
 

@@ -63,8 +63,16 @@ enum fuse_dax_mode {
  * @remove: the guest gives a part of the window back; the numbers are as it sent them
  * @opened: a file was opened or created, with the guest's open(2) @flags
  * @quiesce: no request is under way and all nodes are about to go: use none from here on
+ * @size: the size to be told of a regular file, for each reply that carries attributes
+ * @touched: the guest has read or written a file
+ * @truncating: it is about to set a file's size. What is returned goes to @truncated, once it has
+ * @must_settle: a file may have grown by what the guest asked for. True: call @settle before the
+ *               answer
+ * @settle: waits for the VMM
+ * @mapped: a mapping was made; waits for the VMM
  *
- * Any but @mark may be NULL. Any thread; must not block but for the file system.
+ * Any but @mark may be NULL, @truncating and @must_settle only with their twins. Any thread; must
+ * not block but for the file system, unless it says that it waits for the VMM.
  */
 struct fuse_dax_ops {
 	bool (*mark)(void *ctx, const struct fs_attr *attr);
@@ -75,6 +83,13 @@ struct fuse_dax_ops {
 	void (*remove)(void *ctx, uint64_t offset, uint64_t len);
 	void (*opened)(void *ctx, uint64_t node, int flags);
 	void (*quiesce)(void *ctx);
+	uint64_t (*size)(void *ctx, const struct fs_attr *attr);
+	void (*touched)(void *ctx, uint64_t node);
+	void *(*truncating)(void *ctx, uint64_t node);
+	void (*truncated)(void *ctx, void *what);
+	bool (*must_settle)(void *ctx, uint64_t node);
+	void (*settle)(void *ctx, uint64_t node);
+	void (*mapped)(void *ctx, uint64_t node, uint64_t file_offset, uint64_t len);
 };
 
 /**

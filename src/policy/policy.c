@@ -33,8 +33,9 @@ struct policy {
 	struct guard guard;
 };
 
-static const char *const verdict_names[] = {"marked",	"small", "partial", "share",  "fstype",
-					    "readonly", "glob",	 "direct",  "thrash", "failed"};
+static const char *const verdict_names[] = {"marked", "small",	  "partial",  "share",
+					    "fstype", "readonly", "glob",     "direct",
+					    "thrash", "failed",	  "truncated"};
 G_STATIC_ASSERT(G_N_ELEMENTS(verdict_names) == POLICY_VERDICTS);
 
 const char *policy_verdict_name(enum policy_verdict v)
@@ -139,6 +140,8 @@ static enum policy_verdict judge(struct policy *p, const struct policy_query *q,
 		return POLICY_SMALL;
 	if (!is_whole(p, q))
 		return POLICY_PARTIAL;
+	if (q->truncated)
+		return POLICY_TRUNCATED;
 	if (!p->cfg.all && q->size > load(p->max_size))
 		return POLICY_SHARE;
 	v = guard_verdict(&p->guard, guard_key(q->file), now);
@@ -274,6 +277,7 @@ void policy_get_stats(struct policy *p, uint64_t now_ns, struct policy_stats *ou
 	out->unmarked_direct = v[POLICY_DIRECT];
 	out->unmarked_thrash = v[POLICY_THRASH];
 	out->unmarked_failed = v[POLICY_FAILED];
+	out->unmarked_truncated = v[POLICY_TRUNCATED];
 	out->refaults = load(p->guard.refaults);
 	out->thrash_events = load(p->guard.events);
 	out->thrash_files = guard_thrashing(&p->guard, now_ns);

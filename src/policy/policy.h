@@ -69,15 +69,16 @@ struct policy_file {
 /** enum policy_verdict - marked, or why not; policy_verdict_name() */
 enum policy_verdict {
 	POLICY_MARKED,
-	POLICY_SMALL,	 /* below min_size */
-	POLICY_PARTIAL,	 /* its last granule cannot be mapped */
-	POLICY_SHARE,	 /* above max_share */
-	POLICY_FSTYPE,	 /* mmap of its file system is not coherent, or not known to be */
-	POLICY_READONLY, /* cannot be opened for writing, and the VMM cannot write-protect */
-	POLICY_GLOB,	 /* excluded, or not included */
-	POLICY_DIRECT,	 /* opened with O_DIRECT only */
-	POLICY_THRASH,	 /* the guard's */
-	POLICY_FAILED,	 /* a mapping of it was refused lately */
+	POLICY_SMALL,	  /* below min_size */
+	POLICY_PARTIAL,	  /* its last granule cannot be mapped */
+	POLICY_SHARE,	  /* above max_share */
+	POLICY_FSTYPE,	  /* mmap of its file system is not coherent, or not known to be */
+	POLICY_READONLY,  /* cannot be opened for writing, and the VMM cannot write-protect */
+	POLICY_GLOB,	  /* excluded, or not included */
+	POLICY_DIRECT,	  /* opened with O_DIRECT only */
+	POLICY_THRASH,	  /* the guard's */
+	POLICY_FAILED,	  /* a mapping of it was refused lately */
+	POLICY_TRUNCATED, /* became shorter on the host while it was mapped */
 	POLICY_VERDICTS,
 };
 const char *policy_verdict_name(enum policy_verdict v);
@@ -86,6 +87,7 @@ const char *policy_verdict_name(enum policy_verdict v);
  * struct policy_query - a file to be judged, with what it takes to know more, asked only if needed
  * @size: bytes, as in the reply that the mark goes into
  * @any_size: mappings may reach beyond the end of a file
+ * @truncated: the host has made it shorter under mappings, which are still there
  * @fs_type: statfs f_type; false: not known
  * @can_write: can it be opened for reading and writing?
  * @path: its path in the share ("dir/name"), or as much of its end as is known, then *@whole is
@@ -95,6 +97,7 @@ struct policy_query {
 	struct policy_file file;
 	uint64_t size;
 	bool any_size;
+	bool truncated;
 	void *ctx;
 	bool (*fs_type)(void *ctx, uint32_t *type);
 	bool (*can_write)(void *ctx);
@@ -164,6 +167,7 @@ void policy_file_stats(const struct policy *p, struct policy_file file, uint64_t
 	X(unmarked_direct, "... opened with O_DIRECT only") \
 	X(unmarked_thrash, "... taken away by the thrash guard") \
 	X(unmarked_failed, "... a mapping of it was refused lately") \
+	X(unmarked_truncated, "... became shorter on the host while it was mapped") \
 	X(refaults, "ranges mapped again soon after they were given back") \
 	X(thrash_events, "times that a file lost its mark to the guard") \
 	X(thrash_files, "gauge: files without their mark for that now") \
