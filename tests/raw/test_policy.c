@@ -6,11 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -429,6 +431,100 @@ static void test_protected(void)
 	check_protected("--dax-shim=auto");
 }
 
+/* Files of somebody else's that only he may write; the daemon is root without root's ways. */
+static void check_no_permission(const char *args)
+{
+	g_autofree char *all = g_strconcat("--modcaps=-dac_override:-fowner ", args, NULL);
+	struct raw *r = start(all);
+	g_autofree char *path = raw_path(r, "theirs");
+
+	raw_make_file(r, "theirs", RAW_SLOT, 5);
+	g_assert_cmpint(chown(path, 65534, 65534), ==, 0);
+	g_assert_cmpint(chmod(path, 0644), ==, 0);
+	g_assert_false(marked(r, "theirs"));
+	attack(r, "theirs");
+	g_assert_false(marked(r, "theirs"));
+	/* And back. */
+	g_assert_cmpint(chown(path, 0, 0), ==, 0);
+	g_assert_true(!strstr(args, "off") || marked(r, "theirs") ||
+		      raw_stat(r, "policy.unmarked_failed") > 0);
+	raw_stop(r);
+}
+
+static void test_no_permission(void)
+{
+	if (geteuid() != 0) {
+		g_test_skip("files of somebody else can only be made by root");
+		return;
+	}
+	check_no_permission("--dax-shim=off");
+	check_no_permission("--dax-shim=auto");
+}
+
+/* <sys/mount.h> and <linux/fs.h> cannot be had together. */
+static int mount_(const char *from, const char *to, unsigned long flags)
+{
+	return (int)syscall(SYS_mount, from, to, NULL, flags, NULL);
+}
+
+/* A part of the share that is mounted read-only. */
+static void check_readonly_mount(const char *args)
+{
+	const struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = 0600};
+	struct raw *r = start(args);
+	g_autofree char *path = raw_path(r, "mounted");
+	struct fuse_attr a;
+	uint64_t node;
+
+	raw_make_file(r, "mounted", RAW_SLOT, 5);
+	g_assert_cmpint(mount_(path, path, MS_BIND), ==, 0);
+	g_assert_cmpint(mount_(NULL, path, MS_BIND | MS_REMOUNT | MS_RDONLY), ==, 0);
+	look(r, ROOT, "mounted", &node);
+	if (guest_fuse_setattr(r->fuse, node, &mode, &a) == -EROFS) {
+		g_assert_false(marked(r, "mounted"));
+		attack(r, "mounted");
+		g_assert_false(marked(r, "mounted"));
+	} else {
+		g_test_message("the daemon's sandbox does not see mounts made later");
+	}
+	g_assert_cmpint(syscall(SYS_umount2, path, 2 /* MNT_DETACH */), ==, 0);
+	raw_stop(r);
+}
+
+static void test_readonly_mount(void)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount_(NULL, "/", MS_REC | MS_PRIVATE) < 0) {
+		g_test_skip("no mounts here");
+		return;
+	}
+	check_readonly_mount("--dax-shim=off");
+	check_readonly_mount("--dax-shim=auto");
+}
+
+/* A VMM that write-protects: it is told to, and gets no descriptor to write by. */
+static void test_readonly_share_protected(void)
+{
+	const struct guest_config fs_map = {
+		.window = {.mode = GUEST_WINDOW_FS_MAP, .size = 64ull << 20},
+	};
+	struct raw *r = raw_start("--readonly --window-dialect=fs_map");
+	struct guest_mapping m[4];
+	uint64_t node;
+
+	raw_connect(r, &fs_map);
+	raw_make_file(r, "f", RAW_SLOT, 5);
+	node = raw_node(r, "f");
+	g_assert_true(marked(r, "f"));
+	raw_assert_err(setup(r, node, 0, 0, MAP_RW), EROFS);
+	raw_assert_err(setup(r, node, 0, 0, FUSE_SETUPMAPPING_FLAG_WRITE), EROFS);
+	raw_assert_ok(setup(r, node, 0, 0, MAP_R));
+	raw_assert_err(setup(r, node, 0, 0, MAP_RW), EROFS); /* the upgrade */
+	g_assert_cmpuint(guest_window_list(r->window, m, G_N_ELEMENTS(m)), ==, 1);
+	g_assert_false(m[0].write);
+	g_assert_true(raw_check_bytes(guest_window_base(r->window), 0, RAW_SLOT, 5));
+	raw_stop(r);
+}
+
 static void test_readonly_share(void)
 {
 	struct raw *r = raw_start("--readonly");
@@ -508,7 +604,10 @@ int main(int argc, char **argv)
 	g_test_add_func("/policy/no-guard", test_no_guard);
 	g_test_add_func("/policy/refused-file", test_refused_file);
 	g_test_add_func("/policy/protected", test_protected);
+	g_test_add_func("/policy/no-permission", test_no_permission);
+	g_test_add_func("/policy/readonly-mount", test_readonly_mount);
 	g_test_add_func("/policy/readonly-share", test_readonly_share);
+	g_test_add_func("/policy/readonly-share-protected", test_readonly_share_protected);
 	g_test_add_func("/policy/always", test_always);
 	g_test_add_func("/policy/prefetch", test_prefetch);
 	return g_test_run();
