@@ -8,14 +8,14 @@
  * longer again, the file is put back. The owner still has the same range throughout: it is never
  * taken away.
  *
- * A blank range holds nothing that anybody may rely on, so putting the file back, or a setup that
- * maps the file over it, may take it away for a moment even where the driver does not overlay; and
- * so may the replacement itself, of bytes that the file has lost. Bytes that the file still has
- * never go: a range with the end inside is cut at the end where the driver splits; elsewhere it
- * stays as it is, and is counted as left.
+ * A blank range holds nothing that anybody may rely on, so putting the file back may take it away
+ * for a moment where the driver does not overlay; and so may the replacement itself, of bytes that
+ * the file has lost. Bytes that the file still has never go: a range with the end inside is cut at
+ * the end where the driver splits; elsewhere it stays as it is, and is counted as left.
  *
  * Only LIVE ranges are looked at. Nobody touches what lingers, and a setup does not revive a blank
- * range. The range is claimed, closed and free of pins while the driver works; a pin asked for
+ * range, but maps over it; one that is live it keeps, whose owner may go on using it if the setup
+ * fails. The range is claimed, closed and free of pins while the driver works; a pin asked for
  * meanwhile finds nothing (EFAULT), as it does behind the end of the file.
  */
 #include "dm_core.h"

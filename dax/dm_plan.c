@@ -3,9 +3,9 @@
  * The planner: what a setup needs of the driver.
  *
  * Under a claim on its extent, a setup sorts what is mapped there:
- *  - keepers hold the very bytes asked for (and are not blank, see dm_fit.c). A live one is answered as it is, a lingering one is
- *    revived; neither ever goes and comes back, so there is no moment at which bytes that the
- *    owner has are not there;
+ *  - keepers hold the very bytes asked for (zeros in their place: only while live). A live one is
+ * answered as it is, a lingering one is revived; neither ever goes and comes back, so there is no
+ * moment at which bytes that the owner has are not there;
  *  - what else is there is displaced: the owner asks for other bytes, so it has let go of these;
  *  - what keepers leave is gaps: each is one map.
  * No gap: answered without the driver.
@@ -82,8 +82,8 @@ static bool owned_outside(const struct plan *p, const struct dm_range *r)
 
 static bool same_bytes(const struct plan *p, const struct dm_range *r)
 {
-	/* A blank range shows zeros: the file goes over it. */
-	return r->file == p->file && (!r->blank || DM_MUTATE(32)) &&
+	/* What lingers is not fitted (dm_fit.c): zeros there may hide bytes by now. */
+	return r->file == p->file && (!r->blank || r->state == DM_LIVE || DM_MUTATE(32)) &&
 	       (r->file_offset - r->offset == p->file_offset - p->offset || DM_MUTATE(5));
 }
 

@@ -425,6 +425,8 @@ void watch_mapped(struct watch *w, struct dm_file_key key, uint64_t file_offset,
 
 	if (!f)
 		return;
+	if (get(f->blank_from) < CLOSED)
+		check(w, f, BY_REQUEST);
 	if (size_of(w, f, &size) &&
 	    (file_offset >= page_end(size) ||
 	     (get(f->truncated) == TRUNCATED && file_offset + len > page_end(size))))

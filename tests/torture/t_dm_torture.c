@@ -8,7 +8,8 @@
  * be there after a setup was answered; others pin whatever they find, anywhere, and check that
  * the bytes behind a pin are those that the pin describes, and stay so. So a map that is answered
  * early, a range that is unmapped or mapped over while it is in use, or handed out with another's
- * bytes, is seen as wrong bytes or as SIGSEGV.
+ * bytes, is seen as wrong bytes or as SIGSEGV. One more thread says that files have become shorter
+ * or longer: behind the end there may be zeros, and nowhere else.
  *
  * DM_TORTURE_OPS: operations a guest thread. DM_TORTURE_SEED.
  */
@@ -34,6 +35,7 @@
 #define PINNERS 2
 #define FILES 5
 #define FILE_PAGES 64
+#define ENDLESS 1000 /* pages */
 #define WINDOW_PAGES (GUESTS * SLOTS * SLOT)
 
 struct stamp {
@@ -46,6 +48,9 @@ struct torture {
 	struct dm_table *t;
 	int fds[FILES];
 	int open[FILES];
+	uint64_t end[FILES];	/* pages; behind it zeros may stand */
+	uint32_t fits[FILES];	/* how often that was about to change */
+	uint64_t blanks, fills; /* ranges replaced, and put back */
 	bool with_disconnects;
 	/* guests run inside, the session's end runs alone */
 	GRWLock session;
@@ -91,6 +96,15 @@ static void file_close(void *ctx, struct dm_file_key key, int fd)
 	g_assert_cmpint(g_atomic_int_add(&tt->open[key.lo], -1), ==, 1);
 }
 
+static int file_zeros(void *ctx, uint64_t len)
+{
+	int fd = memfd_create("zeros", MFD_CLOEXEC);
+
+	g_assert_cmpint(fd, >=, 0);
+	g_assert_cmpint(ftruncate(fd, (off_t)len), ==, 0);
+	return fd;
+}
+
 static int stamped_file(uint64_t file)
 {
 	int fd = memfd_create("torture", MFD_CLOEXEC);
@@ -113,6 +127,19 @@ static struct stamp read_stamp(const char *at)
 	return s;
 }
 
+struct fit {
+	uint32_t fits;
+	uint64_t end;
+};
+
+static struct fit fit_of(const struct torture *tt, uint64_t file)
+{
+	return (struct fit){
+		.fits = __atomic_load_n(&tt->fits[file], __ATOMIC_SEQ_CST),
+		.end = __atomic_load_n(&tt->end[file], __ATOMIC_SEQ_CST),
+	};
+}
+
 /* Everything the thread believes to have is readable and right. */
 static void read_all(struct worker *w)
 {
@@ -121,13 +148,21 @@ static void read_all(struct worker *w)
 	uint64_t first = (uint64_t)w->id * SLOTS * SLOT;
 
 	for (unsigned int i = 0; i < SLOTS * SLOT; i++) {
+		struct fit before, after;
 		struct stamp s;
 
 		if (!w->has[i].file)
 			continue;
+		before = fit_of(tt, w->has[i].file);
 		s = read_stamp(base + (first + i) * PAGE);
-		g_assert_cmpuint(s.file, ==, w->has[i].file);
-		g_assert_cmpuint(s.page, ==, w->has[i].page);
+		after = fit_of(tt, w->has[i].file);
+		if (s.file == 0 && before.fits == after.fits)
+			g_assert_cmpuint(after.end, <=, w->has[i].page);
+		if (s.file)
+			g_assert_cmpuint(s.file, ==, w->has[i].file);
+		/* half of it may have been read from zeros */
+		if (s.page || (s.file && before.fits == after.fits))
+			g_assert_cmpuint(s.page, ==, w->has[i].page);
 		__atomic_add_fetch(&tt->reads, 1, __ATOMIC_RELAXED);
 	}
 }
@@ -217,11 +252,17 @@ static gpointer guest(gpointer data)
 	return NULL;
 }
 
-static void check_pin(const struct torture *tt, const struct dm_pin *pin)
+static void check_pin(const struct torture *tt, const struct dm_pin *pin, bool *blank)
 {
 	for (uint64_t done = 0; done < pin->len; done += PAGE) {
 		struct stamp s = read_stamp((const char *)pin->addr + done), f;
 
+		/* zeros, or the bytes, but no change from one to the other */
+		if (done == 0)
+			*blank = s.file == 0;
+		g_assert_true(*blank == (s.file == 0));
+		if (*blank)
+			continue;
 		g_assert_cmpuint(s.page, ==, (pin->file_offset + done) / PAGE);
 		g_assert_cmpint(pread(pin->fd, &f, sizeof(f), (off_t)(pin->file_offset + done)), ==,
 				sizeof(f));
@@ -237,18 +278,47 @@ static gpointer pinner(gpointer data)
 
 	util_yield_seed(w->rng);
 	while (g_atomic_int_get(&tt->running) > 0) {
-		struct dm_pin pin;
 		uint64_t page = rnd(w, WINDOW_PAGES);
+		bool blank = false, still = false;
+		struct dm_pin pin;
 
 		if (dm_host_pin(tt->t, page * PAGE, (1 + rnd(w, 6)) * PAGE, &pin) != 0) {
 			sched_yield();
 			continue;
 		}
-		check_pin(tt, &pin);
+		check_pin(tt, &pin, &blank);
 		util_yield();
-		check_pin(tt, &pin);
+		check_pin(tt, &pin, &still);
+		g_assert_true(blank == still);
 		dm_host_unpin(tt->t, &pin);
 		__atomic_add_fetch(&tt->pins, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Files become shorter and longer. */
+static gpointer fitter(gpointer data)
+{
+	struct worker *w = data;
+	struct torture *tt = w->tt;
+
+	util_yield_seed(w->rng);
+	while (g_atomic_int_get(&tt->running) > 0) {
+		uint64_t file = 1 + rnd(w, FILES - 1), end = rnd(w, 3) ? rnd(w, 40) : ENDLESS;
+		uint64_t old = tt->end[file];
+		struct dm_fitted out;
+
+		__atomic_add_fetch(&tt->fits[file], 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&tt->end[file], MIN(old, end), __ATOMIC_SEQ_CST);
+		if (dm_host_fit(tt->t, (struct dm_file_key){0, file}, end * PAGE, true, &out) ==
+			    0 &&
+		    !out.failed)
+			__atomic_store_n(&tt->end[file], end, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&tt->fits[file], 1, __ATOMIC_SEQ_CST);
+		g_assert_cmpuint(out.holes, ==, 0);
+		tt->blanks += out.blanked;
+		tt->fills += out.restored;
+		g_usleep(100);
 	}
 	return NULL;
 }
@@ -277,9 +347,10 @@ static gpointer watcher(gpointer data)
 static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budget, bool serial)
 {
 	struct torture tt = {.ops = ops, .seed = seed, .running = GUESTS};
-	struct worker w[GUESTS + PINNERS + 1];
-	GThread *threads[GUESTS + PINNERS + 1];
-	struct dm_file_provider provider = {.ctx = &tt, .open = file_open, .close = file_close};
+	struct worker w[GUESTS + PINNERS + 2];
+	GThread *threads[GUESTS + PINNERS + 2];
+	struct dm_file_provider provider = {
+		.ctx = &tt, .open = file_open, .close = file_close, .zeros = file_zeros};
 	struct dm_table_config config = {.linger_ms = 1};
 	struct dm_window *local = dm_window_local_new(WINDOW_PAGES * PAGE, budget, NULL);
 	struct dm_stats s;
@@ -288,8 +359,10 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 		local->caps.flags &= ~(uint32_t)DM_WINDOW_CONCURRENT;
 	tt.window = window_faulty_new(local, seed);
 	window_faulty_set_rates(tt.window, 2000, 2000, disconnects ? 100 : 0);
-	for (uint64_t f = 0; f < FILES; f++)
+	for (uint64_t f = 0; f < FILES; f++) {
 		tt.fds[f] = stamped_file(f);
+		tt.end[f] = ENDLESS;
+	}
 	g_rw_lock_init(&tt.session);
 	tt.t = dm_table_new(tt.window, &provider, &config);
 	for (unsigned int i = 0; i < G_N_ELEMENTS(w); i++) {
@@ -297,8 +370,9 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 		w[i].rng = (seed + i) * UINT64_C(0x9e3779b97f4a7c15) | 1;
 		threads[i] = g_thread_new("torture",
 					  i < GUESTS		  ? guest
+					  : i < GUESTS + PINNERS  ? pinner
 					  : i == GUESTS + PINNERS ? watcher
-								  : pinner,
+								  : fitter,
 					  &w[i]);
 	}
 	for (unsigned int i = 0; i < G_N_ELEMENTS(w); i++)
@@ -312,10 +386,11 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 		       ", revived %" G_GUINT64_FORMAT ", overlaid %" G_GUINT64_FORMAT
 		       ", cancelled %" G_GUINT64_FORMAT ", by worker %" G_GUINT64_FORMAT
 		       ", joined %" G_GUINT64_FORMAT ", calls %" G_GUINT64_FORMAT
-		       ", waits %" G_GUINT64_FORMAT,
+		       ", waits %" G_GUINT64_FORMAT ", blanked %" G_GUINT64_FORMAT
+		       ", put back %" G_GUINT64_FORMAT,
 		       seed, tt.reads, tt.pins, tt.errors, tt.breaks, s.maps, s.unmaps,
 		       s.elided_revived, s.elided_overlaid, s.elided_cancelled, s.deferred_unmaps,
-		       s.coalesced, s.batches, s.waits);
+		       s.coalesced, s.batches, s.waits, tt.blanks, tt.fills);
 	g_assert_true(dm_host_flush(tt.t) == 0);
 	dm_table_stats(tt.t, &s);
 	g_assert_cmpuint(s.mapped, ==, 0);
