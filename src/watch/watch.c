@@ -285,7 +285,7 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 	uint32_t seq = get(f->guest_seq);
 	uint64_t old = get(f->size), size;
 	struct dm_fitted out;
-	bool shrank, ours;
+	bool shrank, ours, blank;
 
 	if (!size_of(w, f, &size))
 		return false;
@@ -293,17 +293,18 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 	shrank = size < old && !ours;
 	if (size > old || !ours)
 		set(f->size, size);
-	if (shrank || (why == BY_SETUP && get(f->truncated) == NEVER))
+	if (shrank)
 		note_truncation(w, f);
 	if (!shrank && why != BY_SETUP && size <= get(f->blank_from))
 		return false;
 	if (!shrank && why == BY_THREAD && get(f->retry_ns) > util_now_ns())
 		return false;
-	if (!fit(w, f, size, get(f->truncated) != NEVER && !ours, &out)) {
+	blank = (get(f->truncated) != NEVER || why == BY_SETUP) && !ours;
+	if (!fit(w, f, size, blank, &out)) {
 		set(f->retry_ns, util_now_ns() + RETRY_NS);
 		return false;
 	}
-	if (shrank || why == BY_SETUP)
+	if (shrank)
 		log_truncation(f, old, size, &out);
 	return true;
 }
