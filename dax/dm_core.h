@@ -58,7 +58,7 @@ const char *dm_state_name(enum dm_state s);
  * @flags: enum dm_map_flags as mapped
  * @asked_write: a setup has asked for writing
  * @withdrawn: its queued unmap was just withdrawn
- * @blank: the driver has zeros there, not the file (dm_fit.c); written under its stripes and a claim
+ * @blank: the driver has zeros there, not the file (dm_fit.c); written under stripes and a claim
  * @owned: NULL = all of it when LIVE, none otherwise; else one bit a granule. Set once, bits
  *         change under its stripes, read by pins without
  * @n_owned: bits set
