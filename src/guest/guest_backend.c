@@ -176,7 +176,6 @@ static bool judge_file(struct guest_window *w, const struct guest_msg_shmem *m, 
 		       struct stat *st)
 {
 	const char *why = NULL;
-	uint64_t size;
 
 	if (fd < 0 || fstat(fd, st) < 0)
 		why = "no descriptor";
@@ -186,8 +185,7 @@ static bool judge_file(struct guest_window *w, const struct guest_msg_shmem *m, 
 		why = "descriptor not open for reading and writing";
 	else if (!st->st_size)
 		why = "empty file: would have been extended";
-	else if (!util_round_up((uint64_t)st->st_size, PAGE, &size) ||
-		 !util_range_inside(m->fd_offset, m->len, size))
+	else if (!util_range_inside(m->fd_offset, m->len, (uint64_t)st->st_size))
 		why = "reaches beyond the end of the file";
 	if (why)
 		guest_window_violate(w, "MAP " RANGE " of file offset 0x%" PRIx64 ": %s",

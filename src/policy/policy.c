@@ -17,7 +17,6 @@
 #include "util_overflow.h"
 
 #define SHARDS 16u
-#define PAGE 4096u
 
 struct shard {
 	_Alignas(64) uint64_t verdicts[POLICY_VERDICTS];
@@ -95,15 +94,11 @@ static struct shard *my_shard(struct policy *p)
 
 /* --- the rules --- */
 
-/* May every granule of the file be mapped whole? Up to the end of its last page it may. */
+/* May every granule of the file be mapped whole? To the byte: QEMU does not count the rest of the
+ * last page. */
 static bool is_whole(const struct policy *p, const struct policy_query *q)
 {
-	uint64_t pages;
-
-	if (q->any_size)
-		return true;
-	return q->size && util_round_up(q->size, PAGE, &pages) &&
-	       util_is_aligned(pages, p->cfg.granule);
+	return q->any_size || (q->size && util_is_aligned(q->size, p->cfg.granule));
 }
 
 static bool any_match(char **globs, const char *path, bool whole)

@@ -136,13 +136,12 @@ static int check_range(const struct shmem *s, const struct dm_window_op *op)
 	return 0;
 }
 
-/* QEMU maps only what the file has (rounded up to a page), extends an empty file, and wants
- * to write whatever the flags say. */
+/* QEMU maps only what the file has, to the byte, extends an empty file, and wants to write whatever
+ * the flags say. */
 static int check_file(int fd, uint64_t end, bool beyond_eof, struct mapping *m)
 {
 	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
-	uint64_t top;
 
 	if (flags < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -155,8 +154,7 @@ static int check_file(int fd, uint64_t end, bool beyond_eof, struct mapping *m)
 		util_log_once("not mapped: no regular file, or opened for appending");
 		return -EINVAL;
 	}
-	if (!beyond_eof &&
-	    (st.st_size <= 0 || !util_round_up((uint64_t)st.st_size, GRANULE, &top) || end > top)) {
+	if (!beyond_eof && (st.st_size <= 0 || end > (uint64_t)st.st_size)) {
 		util_log_once("not mapped: the range reaches beyond the end of the file (%" PRIu64
 			      " > %" PRIi64 "), and the front-end maps only what is there",
 			      end, (int64_t)st.st_size);

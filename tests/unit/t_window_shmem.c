@@ -351,22 +351,16 @@ static void test_checked_before_sending(void)
 	rig_end(&g);
 }
 
-static void test_last_page_counts(void)
+/* QEMU: "backing store size 0x1fffff is too small for 'size' option 0x200000" */
+static void test_last_byte_counts(void)
 {
 	struct rig g;
-	struct dm_window_op o;
-	struct job j;
 
 	rig_begin(&g, &refuse, true);
 	g_assert_cmpint(ftruncate(g.file, SLOT - 1), ==, 0);
-	o = map_op(&g, 0, 0);
-	job_begin(&j, &g, &o, 1);
-	be_expect(&g, VHOST_BE_SHMEM_MAP);
-	be_reply(&g, VHOST_BE_SHMEM_MAP, 0);
-	be_expect(&g, VHOST_BE_SHARED_OBJECT_REMOVE);
-	be_reply(&g, VHOST_BE_SHARED_OBJECT_REMOVE, 0);
-	g_assert_cmpint(job_end(&j), ==, 0);
-	g_assert_cmpint(o.result, ==, 0);
+	g_assert_cmpint(submit1(&g, map_op(&g, 0, 0)), ==, -ENXIO);
+	g_assert_cmpint(ftruncate(g.file, SLOT), ==, 0);
+	map_simply(&g, 0, 0);
 	rig_end(&g);
 }
 
@@ -619,7 +613,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/window/shmem/barrier", test_barrier);
 	g_test_add_func("/window/shmem/pipeline-and-refusals", test_pipeline_and_refusals);
 	g_test_add_func("/window/shmem/checked-before-sending", test_checked_before_sending);
-	g_test_add_func("/window/shmem/last-page-counts", test_last_page_counts);
+	g_test_add_func("/window/shmem/last-byte-counts", test_last_byte_counts);
 	g_test_add_func("/window/shmem/silent-while-stopped", test_silent_while_stopped);
 	g_test_add_func("/window/shmem/reset", test_reset_cancels_and_forgets);
 	g_test_add_func("/window/shmem/session-end", test_session_end_frees_waiters);
