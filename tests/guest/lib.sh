@@ -134,7 +134,7 @@ guest() {
 	local name=$1 rc
 	shift
 	echo "# $name: run $(tr -s '\n\t' ' ' <<<"$*" | cut -c1-300)"
-	TEST_DAEMON_PID=${daemon_pid:-} TEST_CONTROL=${daemon_control:-} "$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
+	TEST_WORK=$work TEST_DAEMON_PID=${daemon_pid:-} TEST_CONTROL=${daemon_control:-} "$guest_dir/run" --add "$guest_dir/guest/steps.sh" "$@" 2>"$work/run.err"
 	rc=$?
 	if ((rc == 0)); then
 		ok "$name: guest, VMM and daemon end well"
@@ -147,13 +147,15 @@ guest() {
 
 # --- the daemon under test ----------------------------------------------------------------
 
-# start_daemon ARG...: a persistent daemon on $share; sets daemon_pid and daemon_sock
+# start_daemon ARG...: a persistent daemon on $share; sets daemon_pid and daemon_sock. The words
+# of daemon_prefix, if any, go before its command.
+daemon_prefix=()
 start_daemon() {
 	daemon_sock=$work/daemon.sock
 	daemon_log=$work/daemon.log
 	daemon_control=$work/control.sock
 	rm -f "$daemon_sock" "$daemon_control"
-	setsid "$daemon" --socket-path "$daemon_sock" --shared-dir "$share" --tag kit --persistent \
+	setsid "${daemon_prefix[@]}" "$daemon" --socket-path "$daemon_sock" --shared-dir "$share" --tag kit --persistent \
 		--control-path "$daemon_control" "$@" >>"$daemon_log" 2>&1 &
 	daemon_pid=$!
 	echo "$daemon_pid" >>"$work/pids"
@@ -246,11 +248,20 @@ same_state() {
 	same "$1" "$2" "$(daemon_state)"
 }
 
-# build_guestio: the guest's helper program, static, in the work folder
-build_guestio() {
-	check "guestio builds" cc -std=gnu11 -D_GNU_SOURCE -O2 -static -o "$work/guestio" \
-		"$guest_dir/guest/guestio.c"
+# Only with the size shim (Linux 6.9 or newer, CAP_SYS_ADMIN) is a guest's dax=always accepted
+maps_every_file() {
+	"${daemon%/*}/daxmapctl" stats --json --control-path "$daemon_control" | python3 -c '
+import json, sys
+sys.exit(not json.load(sys.stdin).get("shim", {}).get("active"))'
 }
+
+# build_guest_program NAME: of guest/NAME.c, static, in the work folder
+build_guest_program() {
+	check "$1 builds" cc -std=gnu11 -D_GNU_SOURCE -O2 -static -o "$work/$1" \
+		"$guest_dir/guest/$1.c" -lm
+}
+
+build_guestio() { build_guest_program guestio; }
 
 # --- test data ----------------------------------------------------------------------------
 

@@ -29,13 +29,6 @@ make_share() {
 	(cd "$share" && md5sum odd/*) >"$work/ODDSUMS"
 }
 
-# Only with the size shim (Linux 6.9 or newer, CAP_SYS_ADMIN) is a guest's dax=always accepted
-maps_every_file() {
-	"${daemon%/*}/daxmapctl" stats --json --control-path "$daemon_control" | python3 -c '
-import json, sys
-sys.exit(not json.load(sys.stdin).get("shim", {}).get("active"))'
-}
-
 # window SIZE KERNEL MOUNT-OPTS SCRIPT [DAEMON-ARG...]: a fresh daemon, a guest, and nothing left after it
 window() {
 	local size=$1 kernel=$2 opts=$3 script=$4 before
