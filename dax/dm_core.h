@@ -94,13 +94,15 @@ struct dm_range {
 	struct util_rcu_head rcu;
 };
 
+#define DM_FILE_PAST 64
+
 enum dm_file_state { DM_FILE_OPENING, DM_FILE_OPEN, DM_FILE_CLOSING };
 
 /**
  * struct dm_file - one open file
  * @refs: its ranges, and setups under way; under the file stripe
  * @state: OPENING and CLOSING are claims of the thread that calls the provider
- * @counts: since it was opened; atomic
+ * @counts: atomic
  */
 struct dm_file {
 	struct dm_file_key key;
@@ -113,10 +115,19 @@ struct dm_file {
 	struct util_rcu_head rcu;
 };
 
+/**
+ * struct dm_file_stripe - a part of the files, by key
+ * @past: the counts of files that were closed, for when they are opened again: a file that
+ *        thrashes may have no range for a moment. Direct-mapped: who needs the place takes it
+ */
 struct dm_file_stripe {
 	struct util_mutex lock;
 	struct util_cond cond;
 	GHashTable *files;
+	struct {
+		struct dm_file_key key;
+		struct dm_file_counts counts;
+	} past[DM_FILE_PAST];
 } __attribute__((aligned(64)));
 
 /* Counters: sharded by thread. Gauges among them are sums of +1 and -1. */

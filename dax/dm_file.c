@@ -74,6 +74,23 @@ static int file_open_locked(struct dm_core *c, struct dm_file_stripe *s, struct 
 	return 0;
 }
 
+static void take_past_locked(struct dm_file_stripe *s, struct dm_file *f) UTIL_REQUIRES(s->lock)
+{
+	guint i = key_hash(&f->key) % DM_FILE_PAST;
+
+	if (dm_file_key_equal(s->past[i].key, f->key))
+		f->counts = s->past[i].counts;
+}
+
+static void keep_past_locked(struct dm_file_stripe *s, const struct dm_file *f)
+	UTIL_REQUIRES(s->lock)
+{
+	guint i = key_hash(&f->key) % DM_FILE_PAST;
+
+	s->past[i].key = f->key;
+	s->past[i].counts = f->counts;
+}
+
 int dm_file_get(struct dm_core *c, struct dm_file_key key, struct dm_file **out)
 {
 	struct dm_file_stripe *s = dm_file_stripe(c, key);
@@ -90,6 +107,7 @@ int dm_file_get(struct dm_core *c, struct dm_file_key key, struct dm_file **out)
 		f->key = key;
 		f->fd = -1;
 		f->refs = 1;
+		take_past_locked(s, f);
 		CDS_INIT_LIST_HEAD(&f->ranges);
 		g_hash_table_insert(s->files, &f->key, f);
 		err = file_open_locked(c, s, f);
@@ -127,6 +145,7 @@ void dm_file_put(struct dm_core *c, struct dm_file *f)
 	dm_count(c, DM_C_files_open, (uint64_t)-1);
 
 	util_mutex_lock(&s->lock);
+	keep_past_locked(s, f);
 	g_hash_table_remove(s->files, &f->key);
 	util_cond_broadcast(&s->cond);
 	util_mutex_unlock(&s->lock);

@@ -227,7 +227,8 @@ struct dm_file_counts {
  * struct dm_file_info - one file as dm_table_foreach_file() shows it
  * @ranges, @bytes: mapped, those given back included
  * @live_bytes: of ranges that the owner has
- * @counts: since the file has had mapped ranges without a break
+ * @counts: also from times before the file was without mapped ranges, unless so many other files
+ *          came and went since that these were forgotten
  */
 struct dm_file_info {
 	struct dm_file_key file;

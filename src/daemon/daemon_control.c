@@ -5,7 +5,11 @@
  * One thread, one poll loop, nothing that blocks. A client whose answer is not yet read is not
  * read from, so no client makes us keep more than one line and one answer of his. When all places
  * are taken the one that was silent longest loses his to the newcomer: clients that sit there
- * cannot lock others out.
+ * cannot lock others out. Each socket has places of its own.
+ *
+ * Who comes by HTTP gets one answer. Then we say that there is no more and read on, to nowhere,
+ * until he closes: closing first, with something of his unread, could cost him the answer. He has
+ * DAEMON_CONTROL_HTTP_S for all of it.
  */
 #include "daemon_control.h"
 
@@ -17,29 +21,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon_http.h"
 #include "util_fd.h"
 #include "util_lock.h"
 
 #define DEAF_MS 500
 
-/* syscalls: accept4 recvfrom sendto poll eventfd2 read write close */
+/* syscalls: accept4 recvfrom sendto shutdown poll eventfd2 read write close */
 
 G_DEFINE_QUARK(daemon - control - error, daemon_control_error)
 
+enum listener { LISTEN_CONTROL, LISTEN_METRICS, LISTENERS };
+
 struct client {
 	int fd;
+	enum listener by;
+	bool answered; /* by HTTP: nothing of his counts any more */
 	uint64_t active_ns;
+	uint64_t deadline_ns; /* UINT64_MAX: none */
 	GString *in;
 	GString *out;
 	size_t sent;
 };
 
 struct daemon_control {
-	int listen_fd;
+	struct daemon_control_config config;
+	int listen_fd[LISTENERS];
 	int stop_fd;
-	const struct daemon_control_command *commands;
-	size_t n_commands;
-	void *ctx;
 	GPtrArray *clients; /* of struct client; this thread's alone */
 	bool deaf;	    /* nobody could be accepted: not looked at for a while */
 	GThread *thread;
@@ -82,12 +90,12 @@ static JsonNode *run_command(struct daemon_control *c, JsonObject *request, GErr
 			    "a request needs \"command\", a string");
 		return NULL;
 	}
-	for (size_t i = 0; i < c->n_commands; i++)
-		if (strcmp(json_node_get_string(name), c->commands[i].name) == 0)
-			return c->commands[i].run(c->ctx, request, error);
+	for (size_t i = 0; i < c->config.n_commands; i++)
+		if (strcmp(json_node_get_string(name), c->config.commands[i].name) == 0)
+			return c->config.commands[i].run(c->config.ctx, request, error);
 	known = g_string_new(NULL);
-	for (size_t i = 0; i < c->n_commands; i++)
-		g_string_append_printf(known, "%s%s", i ? ", " : "", c->commands[i].name);
+	for (size_t i = 0; i < c->config.n_commands; i++)
+		g_string_append_printf(known, "%s%s", i ? ", " : "", c->config.commands[i].name);
 	g_set_error(error, DAEMON_CONTROL_ERROR, ENOENT, "no such command; there is: %s",
 		    known->str);
 	return NULL;
@@ -125,6 +133,16 @@ static bool take_line(struct daemon_control *c, struct client *cl)
 	return true;
 }
 
+/* Handles what is there of a scrape. */
+static void take_request(struct daemon_control *c, struct client *cl)
+{
+	if (cl->answered) {
+		g_string_truncate(cl->in, 0);
+		return;
+	}
+	cl->answered = daemon_http_answer(cl->in, cl->out, c->config.metrics, c->config.ctx);
+}
+
 static bool client_read(struct daemon_control *c, struct client *cl)
 {
 	char buf[1024];
@@ -155,9 +173,26 @@ static bool client_write(struct client *cl)
 	return true;
 }
 
+static bool scrape_step(struct daemon_control *c, struct client *cl, short revents)
+{
+	/* He may have closed his side and wait: what he said before counts. */
+	if (revents & (POLLIN | POLLHUP | POLLERR) && !client_read(c, cl))
+		return false;
+	take_request(c, cl);
+	if (cl->out->len == 0)
+		return true;
+	if (!client_write(cl))
+		return false;
+	if (cl->out->len == 0)
+		shutdown(cl->fd, SHUT_WR);
+	return true;
+}
+
 /* One step of a client; false when it is over. */
 static bool client_step(struct daemon_control *c, struct client *cl, short revents)
 {
+	if (cl->by == LISTEN_METRICS)
+		return scrape_step(c, cl, revents);
 	if (cl->out->len == 0 && (revents & (POLLIN | POLLHUP | POLLERR)) && !client_read(c, cl))
 		return false;
 	for (;;) {
@@ -176,78 +211,125 @@ static bool client_step(struct daemon_control *c, struct client *cl, short reven
 	}
 }
 
-static void accept_client(struct daemon_control *c)
+/* Makes a place for one more at this socket. */
+static void make_place(struct daemon_control *c, enum listener by)
 {
-	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	guint n = 0, oldest = 0;
+	uint64_t since = UINT64_MAX;
+
+	for (guint i = 0; i < c->clients->len; i++) {
+		const struct client *cl = c->clients->pdata[i];
+
+		if (cl->by != by)
+			continue;
+		n++;
+		if (cl->active_ns < since) {
+			since = cl->active_ns;
+			oldest = i;
+		}
+	}
+	if (n >= DAEMON_CONTROL_CLIENTS_MAX)
+		g_ptr_array_remove_index(c->clients, oldest);
+}
+
+static void accept_client(struct daemon_control *c, enum listener by)
+{
+	int fd = accept4(c->listen_fd[by], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct client *cl;
-	guint oldest = 0;
 
 	/* Without a descriptor he stays in the backlog, and poll() would not sleep any more. */
-	c->deaf = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+	c->deaf |= fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 	if (fd < 0)
 		return;
-	if (c->clients->len >= DAEMON_CONTROL_CLIENTS_MAX) {
-		for (guint i = 1; i < c->clients->len; i++) {
-			struct client *a = c->clients->pdata[i], *b = c->clients->pdata[oldest];
-
-			if (a->active_ns < b->active_ns)
-				oldest = i;
-		}
-		g_ptr_array_remove_index(c->clients, oldest);
-	}
+	make_place(c, by);
 	cl = g_new0(struct client, 1);
 	cl->fd = fd;
+	cl->by = by;
 	cl->active_ns = util_now_ns();
+	cl->deadline_ns = by == LISTEN_METRICS
+				  ? cl->active_ns + DAEMON_CONTROL_HTTP_S * UINT64_C(1000000000)
+				  : UINT64_MAX;
 	cl->in = g_string_new(NULL);
 	cl->out = g_string_new(NULL);
 	g_ptr_array_add(c->clients, cl);
 }
 
+/* Until when poll() may sleep, in its milliseconds. */
+static int patience_ms(const struct daemon_control *c)
+{
+	uint64_t first = UINT64_MAX, now = util_now_ns();
+	int ms = c->deaf ? DEAF_MS : -1;
+
+	for (guint i = 0; i < c->clients->len; i++)
+		first = MIN(first, ((struct client *)c->clients->pdata[i])->deadline_ns);
+	if (first == UINT64_MAX)
+		return ms;
+	first = first > now ? (first - now) / 1000000u + 1 : 0;
+	return c->deaf ? MIN(ms, (int)first) : (int)first;
+}
+
+#define FIRST_CLIENT (LISTENERS + 1)
+
+static nfds_t fill_poll(const struct daemon_control *c, struct pollfd *p)
+{
+	guint n = c->clients->len;
+
+	for (guint i = 0; i < LISTENERS; i++)
+		p[i] = (struct pollfd){.fd = c->deaf ? -1 : c->listen_fd[i], .events = POLLIN};
+	p[LISTENERS] = (struct pollfd){.fd = c->stop_fd, .events = POLLIN};
+	for (guint i = 0; i < n; i++) {
+		const struct client *cl = c->clients->pdata[i];
+
+		p[i + FIRST_CLIENT] = (struct pollfd){
+			.fd = cl->fd,
+			.events = cl->out->len ? POLLOUT : POLLIN,
+		};
+	}
+	return n + FIRST_CLIENT;
+}
+
 static void *serve(void *arg)
 {
+	struct pollfd p[LISTENERS * DAEMON_CONTROL_CLIENTS_MAX + FIRST_CLIENT];
 	struct daemon_control *c = arg;
-	struct pollfd p[DAEMON_CONTROL_CLIENTS_MAX + 2];
 
 	for (;;) {
-		guint n = c->clients->len;
+		nfds_t n = fill_poll(c, p);
+		uint64_t now;
 
-		p[0] = (struct pollfd){.fd = c->stop_fd, .events = POLLIN};
-		p[1] = (struct pollfd){.fd = c->deaf ? -1 : c->listen_fd, .events = POLLIN};
-		for (guint i = 0; i < n; i++) {
-			struct client *cl = c->clients->pdata[i];
-
-			p[i + 2].fd = cl->fd;
-			p[i + 2].events = cl->out->len ? POLLOUT : POLLIN;
-			p[i + 2].revents = 0;
+		if (poll(p, n, patience_ms(c)) < 0) {
+			if (errno != EINTR)
+				break;
+			continue;
 		}
-		if (poll(p, n + 2, c->deaf ? DEAF_MS : -1) < 0 && errno != EINTR)
-			break;
 		c->deaf = false;
-		if (p[0].revents)
+		if (p[LISTENERS].revents)
 			break;
-		for (guint i = n; i-- > 0;)
-			if (p[i + 2].revents &&
-			    !client_step(c, c->clients->pdata[i], p[i + 2].revents))
+		now = util_now_ns();
+		for (guint i = (guint)(n - FIRST_CLIENT); i-- > 0;) {
+			struct client *cl = c->clients->pdata[i];
+			short revents = p[i + FIRST_CLIENT].revents;
+
+			if (now >= cl->deadline_ns || (revents && !client_step(c, cl, revents)))
 				g_ptr_array_remove_index(c->clients, i);
-		if (p[1].revents & POLLIN)
-			accept_client(c);
+		}
+		for (guint i = 0; i < LISTENERS; i++)
+			if (p[i].revents & POLLIN)
+				accept_client(c, (enum listener)i);
 	}
 	return NULL;
 }
 
-struct daemon_control *daemon_control_start(int listen_fd,
-					    const struct daemon_control_command *commands, size_t n,
-					    void *ctx)
+struct daemon_control *daemon_control_start(const struct daemon_control_config *config)
 {
 	struct daemon_control *c = g_new0(struct daemon_control, 1);
 
-	c->listen_fd = listen_fd;
+	c->config = *config;
+	c->listen_fd[LISTEN_CONTROL] = config->control_fd;
+	c->listen_fd[LISTEN_METRICS] = config->metrics_fd;
 	c->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (c->stop_fd < 0)
 		g_error("eventfd: %s", g_strerror(errno));
-	c->commands = commands;
-	c->n_commands = n;
-	c->ctx = ctx;
 	c->clients = g_ptr_array_new_with_free_func(client_free);
 	c->thread = g_thread_new("control", serve, c);
 	return c;

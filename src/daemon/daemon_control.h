@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * The sockets that tell about the daemon, served by one thread.
+ *
  * The control socket: JSON lines. A request is one object on one line,
  *     {"command": "stats"}
  * and so is its answer: {"ok": true, "result": ...} or {"ok": false, "error": "..."}.
- * Who may open the socket may ask; the file's permission is the only check.
+ *
+ * The metrics socket: HTTP/1.0, GET /metrics (daemon_http.h).
+ *
+ * Who may open a socket may ask; the file's permission is the only check.
  */
 #ifndef DAXMAP_DAEMON_CONTROL_H
 #define DAXMAP_DAEMON_CONTROL_H
@@ -14,7 +19,8 @@
 #include <json-glib/json-glib.h>
 
 #define DAEMON_CONTROL_LINE_MAX 4096
-#define DAEMON_CONTROL_CLIENTS_MAX 16
+#define DAEMON_CONTROL_CLIENTS_MAX 16 /* of each socket */
+#define DAEMON_CONTROL_HTTP_S 10      /* a scrape may take so long */
 
 struct daemon_control;
 
@@ -32,13 +38,25 @@ struct daemon_control_command {
 GQuark daemon_control_error_quark(void);
 
 /**
- * daemon_control_start() - serves @listen_fd on a thread of its own
- * @listen_fd: non-blocking; borrowed
- * @commands: @n of them; must outlive the server, as must @ctx
+ * struct daemon_control_config - what is served
+ * @control_fd: the listening control socket, non-blocking, borrowed; -1 = none
+ * @commands: @n_commands of them
+ * @metrics_fd: the listening metrics socket, as @control_fd
+ * @metrics: makes the text of /metrics (owned by the caller); on the control thread
+ * @ctx: passed to both
  */
-struct daemon_control *daemon_control_start(int listen_fd,
-					    const struct daemon_control_command *commands, size_t n,
-					    void *ctx);
+struct daemon_control_config {
+	int control_fd;
+	const struct daemon_control_command *commands;
+	size_t n_commands;
+	int metrics_fd;
+	char *(*metrics)(void *ctx);
+	void *ctx;
+};
+
+/** daemon_control_start() - serves on a thread of its own; @config is copied, what it points to
+ * must outlive the server. */
+struct daemon_control *daemon_control_start(const struct daemon_control_config *config);
 
 /** daemon_control_stop() - ends the thread and closes every client. NULL is fine. */
 void daemon_control_stop(struct daemon_control *c);

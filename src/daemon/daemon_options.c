@@ -135,6 +135,12 @@ static bool check_control(const struct daemon_config *c, const char **wanted)
 	return check_path(c->control_path);
 }
 
+static bool check_metrics(const struct daemon_config *c, const char **wanted)
+{
+	*wanted = "a path of at most 107 bytes";
+	return check_path(c->metrics_socket);
+}
+
 #define AT(field) .offset = offsetof(struct daemon_config, field)
 #define FLAG(n, field, h)                                                                          \
 	{                                                                                          \
@@ -168,6 +174,8 @@ static const struct option_row socket_rows[] = {
 	FLAG("persistent", persistent, "serve the next VMM when one has gone (default: end)"),
 	{.name = "control-path", .kind = KIND_TEXT, .arg = "PATH", .check = check_control,
 	 .help = "answer daxmapctl on this socket", AT(control_path)},
+	{.name = "metrics-socket", .kind = KIND_TEXT, .arg = "PATH", .check = check_metrics,
+	 .help = "answer HTTP requests for /metrics (Prometheus) on this socket", AT(metrics_socket)},
 	{0},
 };
 
@@ -299,6 +307,7 @@ void daemon_config_clear(struct daemon_config *c)
 	g_clear_pointer(&c->socket_path, g_free);
 	g_clear_pointer(&c->socket_group, g_free);
 	g_clear_pointer(&c->control_path, g_free);
+	g_clear_pointer(&c->metrics_socket, g_free);
 	g_clear_pointer(&c->shared_dir, g_free);
 	g_clear_pointer(&c->tag, g_free);
 	g_clear_pointer(&c->queue_cpus, g_free);
@@ -522,13 +531,18 @@ static bool check_together(struct daemon_config *c, GError **error)
 				       "connects");
 	if (c->socket_path && c->fd >= 0)
 		return complain(error, "--socket-path and --fd exclude each other");
-	if (c->socket_group && !c->socket_path && !c->control_path)
-		return complain(error, "--socket-group needs --socket-path or --control-path");
+	if (c->socket_group && !c->socket_path && !c->control_path && !c->metrics_socket)
+		return complain(error, "--socket-group needs --socket-path, --control-path or "
+				       "--metrics-socket");
 	if (c->cache == FS_CACHE_NEVER && c->writeback)
 		return complain(error,
 				"--writeback needs the guest's cache: not with --cache=never");
 	if (c->control_path && c->socket_path && strcmp(c->control_path, c->socket_path) == 0)
 		return complain(error, "--control-path and --socket-path must not be the same");
+	if (c->metrics_socket && (g_strcmp0(c->metrics_socket, c->socket_path) == 0 ||
+				  g_strcmp0(c->metrics_socket, c->control_path) == 0))
+		return complain(error, "--metrics-socket must not be the same as --socket-path or "
+				       "--control-path");
 	if (!check_water(c, error))
 		return false;
 	if (c->posix_acl)

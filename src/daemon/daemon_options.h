@@ -57,6 +57,7 @@ struct daemon_config {
 	int64_t fd; /* listening socket; -1 = none */
 	char *socket_group;
 	char *control_path;
+	char *metrics_socket;
 	bool persistent;
 
 	char *shared_dir;

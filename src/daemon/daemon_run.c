@@ -19,6 +19,8 @@
 
 #include "daemon_control.h"
 #include "daemon_device.h"
+#include "daemon_files.h"
+#include "daemon_metrics.h"
 #include "daemon_settings.h"
 #include "daemon_shim.h"
 #include "daemon_socket.h"
@@ -37,6 +39,7 @@ struct daemon {
 	const struct daemon_config *config;
 	struct daemon_socket socket;
 	struct daemon_socket control_socket;
+	struct daemon_socket metrics_socket;
 	struct sandbox_fds fds;
 	int count_fds; /* of fds.proc_self_fd, which the file system takes */
 	struct shim *shim;
@@ -92,9 +95,11 @@ static bool open_sockets(struct daemon *d, GError **error)
 	} else if (!daemon_socket_listen(&d->socket, c->socket_path, c->socket_group, error)) {
 		return false;
 	}
-	if (!c->control_path)
-		return true;
-	return daemon_socket_listen(&d->control_socket, c->control_path, c->socket_group, error);
+	if (c->control_path &&
+	    !daemon_socket_listen(&d->control_socket, c->control_path, c->socket_group, error))
+		return false;
+	return !c->metrics_socket ||
+	       daemon_socket_listen(&d->metrics_socket, c->metrics_socket, c->socket_group, error);
 }
 
 static void remove_sockets(void *ctx)
@@ -103,6 +108,7 @@ static void remove_sockets(void *ctx)
 
 	daemon_socket_remove(&d->socket);
 	daemon_socket_remove(&d->control_socket);
+	daemon_socket_remove(&d->metrics_socket);
 }
 
 static bool check_share(const struct daemon_config *c, GError **error)
@@ -136,7 +142,32 @@ static JsonNode *run_stats(void *ctx, JsonObject *request, GError **error)
 {
 	struct daemon *d = ctx;
 
-	return daemon_stats_json(d->device, d->count_fds, d->fds.proc_task_fd);
+	return daemon_stats_json(
+		d->device, d->count_fds, d->fds.proc_task_fd,
+		json_object_get_boolean_member_with_default(request, "mappings", TRUE));
+}
+
+static JsonNode *run_files(void *ctx, JsonObject *request, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_files_json(d->device, request);
+}
+
+static char *metrics_page(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	return daemon_metrics_text(d->device, d->count_fds, d->fds.proc_task_fd);
+}
+
+static JsonNode *run_metrics(void *ctx, JsonObject *request, GError **error)
+{
+	g_autofree char *text = metrics_page(ctx);
+	JsonNode *n = json_node_new(JSON_NODE_VALUE);
+
+	json_node_set_string(n, text);
+	return n;
 }
 
 static JsonNode *run_set(void *ctx, JsonObject *request, GError **error)
@@ -154,10 +185,24 @@ static JsonNode *run_settings(void *ctx, JsonObject *request, GError **error)
 }
 
 static const struct daemon_control_command commands[] = {
-	{"stats", run_stats},
-	{"set", run_set},
-	{"settings", run_settings},
+	{"stats", run_stats}, {"files", run_files},	  {"metrics", run_metrics},
+	{"set", run_set},     {"settings", run_settings},
 };
+
+static void start_control(struct daemon *d)
+{
+	const struct daemon_control_config control = {
+		.control_fd = d->control_socket.fd,
+		.commands = commands,
+		.n_commands = G_N_ELEMENTS(commands),
+		.metrics_fd = d->metrics_socket.fd,
+		.metrics = metrics_page,
+		.ctx = d,
+	};
+
+	if (control.control_fd >= 0 || control.metrics_fd >= 0)
+		d->control = daemon_control_start(&control);
+}
 
 static bool start(struct daemon *d, GError **error)
 {
@@ -176,9 +221,7 @@ static bool start(struct daemon *d, GError **error)
 		return false;
 	__atomic_store_n(&stop_device, d->device, __ATOMIC_RELEASE);
 	d->settings = daemon_settings_new(d->config, d->device);
-	if (d->control_socket.fd >= 0)
-		d->control = daemon_control_start(d->control_socket.fd, commands,
-						  G_N_ELEMENTS(commands), d);
+	start_control(d);
 	g_debug("%" G_GINT64_FORMAT " files may be open", files);
 	malloc_trim(0); /* what start-up took and gave back, the filter's compiler above all */
 	return true;
@@ -257,6 +300,7 @@ static void finish(struct daemon *d)
 		remove_sockets(d);
 	daemon_socket_close(&d->socket);
 	daemon_socket_close(&d->control_socket);
+	daemon_socket_close(&d->metrics_socket);
 	util_close(&d->fds.root_fd);
 	util_close(&d->fds.proc_self_fd);
 	util_close(&d->fds.proc_task_fd);
@@ -272,6 +316,7 @@ int daemon_run(const struct daemon_config *config)
 
 	daemon_socket_init(&d.socket);
 	daemon_socket_init(&d.control_socket);
+	daemon_socket_init(&d.metrics_socket);
 	for (char **w = warnings; *w; w++)
 		g_warning("%s", *w);
 	if (start(&d, &error))

@@ -37,8 +37,7 @@ static void begin(JsonBuilder *b, const char *name)
 	json_builder_begin_object(b);
 }
 
-/* Entries of a /proc directory, without the descriptor that the counting itself takes. */
-static uint64_t count_entries(int dirfd, unsigned int own)
+uint64_t daemon_stats_entries(int dirfd, unsigned int own)
 {
 	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	uint64_t n = 0;
@@ -62,9 +61,9 @@ static void add_process(JsonBuilder *b, int proc_self_fd, int proc_task_fd)
 	begin(b, "process");
 	add_u64(b, "pid", (uint64_t)getpid());
 	if (proc_self_fd >= 0)
-		add_u64(b, "fds", count_entries(proc_self_fd, 1));
+		add_u64(b, "fds", daemon_stats_entries(proc_self_fd, 1));
 	if (proc_task_fd >= 0)
-		add_u64(b, "threads", count_entries(proc_task_fd, 0));
+		add_u64(b, "threads", daemon_stats_entries(proc_task_fd, 0));
 	json_builder_end_object(b);
 }
 
@@ -77,6 +76,7 @@ static void add_session(JsonBuilder *b, const struct daemon_device *d)
 	add_u64(b, "sessions", __atomic_load_n(&d->sessions, __ATOMIC_RELAXED));
 	add_u64(b, "resets", __atomic_load_n(&d->resets, __ATOMIC_RELAXED));
 	add_u64(b, "window_size", d->window_size);
+	add_u64(b, "max_mappings", d->table ? (uint64_t)d->config->max_mappings : 0);
 	json_builder_end_object(b);
 }
 
@@ -187,12 +187,15 @@ static void add_fuse(JsonBuilder *b, struct fuse_session *session)
 	json_builder_end_object(b);
 }
 
-JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int proc_task_fd)
+JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int proc_task_fd,
+			    bool mappings)
 {
 	g_autoptr(JsonBuilder) b = json_builder_new();
+	g_autofree char *tag = g_utf8_make_valid(d->config->tag, -1);
 
 	json_builder_begin_object(b);
 	add_text(b, "version", DAXMAPD_VERSION);
+	add_text(b, "tag", tag);
 	add_u64(b, "uptime_ms", (util_now_ns() - d->started_ns) / 1000000u);
 	add_process(b, proc_self_fd, proc_task_fd);
 	add_session(b, d);
@@ -205,11 +208,13 @@ JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int
 	add_shim(b, d->shim);
 	add_fs(b, d->fs);
 	add_fuse(b, d->session);
-	json_builder_set_member_name(b, "mappings");
-	json_builder_begin_array(b);
-	if (d->table)
-		dm_table_foreach(d->table, add_mapping, b);
-	json_builder_end_array(b);
+	if (mappings) {
+		json_builder_set_member_name(b, "mappings");
+		json_builder_begin_array(b);
+		if (d->table)
+			dm_table_foreach(d->table, add_mapping, b);
+		json_builder_end_array(b);
+	}
 	json_builder_end_object(b);
 	return json_builder_get_root(b);
 }

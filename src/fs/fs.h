@@ -290,6 +290,14 @@ ssize_t fs_path(struct fs *fs, uint64_t node, char *buf, size_t size, bool *whol
  * read ahead is left. */
 void fs_readahead(struct fs *fs, uint64_t node, uint64_t offset, uint64_t len);
 
+/**
+ * fs_where() - where the file lies now, as the kernel knows it: "dir/name" below the root of the
+ * share; with a " (deleted)" behind it when it has no name any more
+ *
+ * Some system calls: for showing. Length (cut at @size - 1, always terminated), or a negative errno.
+ */
+ssize_t fs_where(struct fs *fs, uint64_t node, char *buf, size_t size);
+
 /** struct fs_stats - gauges for tests and the control socket */
 struct fs_stats {
 	uint64_t nodes;

@@ -7,7 +7,10 @@
  * a renamed directory changes the paths of all that is in it. The chain breaks where the guest has
  * forgotten a directory; Linux keeps it as long as it keeps a name in it.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -103,6 +106,41 @@ ssize_t fs_path(struct fs *fs, uint64_t id, char *buf, size_t size, bool *whole)
 	memmove(buf, buf + at, size - 1 - (size_t)at);
 	buf[size - 1 - (size_t)at] = '\0';
 	return (ssize_t)(size - 1) - at;
+}
+
+/* syscalls: readlinkat */
+static ssize_t link_of(struct fs *fs, int fd, char *buf, size_t size)
+{
+	char name[16];
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "%d", fd);
+	n = readlinkat(fs->config.proc_self_fd, name, buf, size - 1);
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
+/* Not in a sandbox the root of the share has a path of its own. */
+ssize_t fs_where(struct fs *fs, uint64_t id, char *buf, size_t size)
+{
+	struct fs_node *node = fs_node_get(fs, id);
+	char root[PATH_MAX];
+	ssize_t skip, n;
+
+	if (!node)
+		return -ESTALE;
+	n = link_of(fs, node->fd, buf, size);
+	fs_node_put(fs, node);
+	skip = link_of(fs, fs->root->fd, root, sizeof(root));
+	if (n < 0 || skip < 0)
+		return MIN(n, skip);
+	if (!g_str_has_prefix(buf, root) || (skip > 1 && buf[skip] != '/'))
+		return n;
+	skip += skip > 1;
+	memmove(buf, buf + skip, (size_t)(n - skip) + 1);
+	return n - skip;
 }
 
 bool fs_identity(struct fs *fs, uint64_t id, uint64_t *dev, uint64_t *ino)

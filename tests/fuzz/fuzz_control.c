@@ -54,8 +54,12 @@ static int connect_to(struct server *s)
 		daemon_socket_init(&s->socket);
 		daemon_socket_listen(&s->socket, s->path, NULL, &error);
 		g_assert_no_error(error);
-		s->control =
-			daemon_control_start(s->socket.fd, commands, G_N_ELEMENTS(commands), NULL);
+		s->control = daemon_control_start(&(struct daemon_control_config){
+			.control_fd = s->socket.fd,
+			.commands = commands,
+			.n_commands = G_N_ELEMENTS(commands),
+			.metrics_fd = -1,
+		});
 	}
 	g_strlcpy(a.sun_path, s->path, sizeof(a.sun_path));
 	g_assert_cmpint(connect(fd, (struct sockaddr *)&a, sizeof(a)), ==, 0);

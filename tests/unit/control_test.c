@@ -23,6 +23,8 @@ struct fixture {
 	char *dir;
 	char *path;
 	struct daemon_socket socket;
+	char *metrics_path;
+	struct daemon_socket metrics;
 	struct daemon_control *control;
 };
 
@@ -55,6 +57,11 @@ static const struct daemon_control_command commands[] = {
 	{"big", run_big},
 };
 
+static char *page(void *ctx)
+{
+	return g_strdup("answer 42\n");
+}
+
 static void set_up(struct fixture *f, gconstpointer data)
 {
 	GError *error = NULL;
@@ -64,7 +71,17 @@ static void set_up(struct fixture *f, gconstpointer data)
 	daemon_socket_init(&f->socket);
 	daemon_socket_listen(&f->socket, f->path, NULL, &error);
 	g_assert_no_error(error);
-	f->control = daemon_control_start(f->socket.fd, commands, G_N_ELEMENTS(commands), NULL);
+	f->metrics_path = g_build_filename(f->dir, "m", NULL);
+	daemon_socket_init(&f->metrics);
+	daemon_socket_listen(&f->metrics, f->metrics_path, NULL, &error);
+	g_assert_no_error(error);
+	f->control = daemon_control_start(&(struct daemon_control_config){
+		.control_fd = f->socket.fd,
+		.commands = commands,
+		.n_commands = G_N_ELEMENTS(commands),
+		.metrics_fd = f->metrics.fd,
+		.metrics = page,
+	});
 }
 
 static void tear_down(struct fixture *f, gconstpointer data)
@@ -72,6 +89,9 @@ static void tear_down(struct fixture *f, gconstpointer data)
 	daemon_control_stop(f->control);
 	daemon_socket_remove(&f->socket);
 	daemon_socket_close(&f->socket);
+	daemon_socket_remove(&f->metrics);
+	daemon_socket_close(&f->metrics);
+	g_free(f->metrics_path);
 	g_assert_cmpint(g_rmdir(f->dir), ==, 0);
 	g_free(f->path);
 	g_free(f->dir);
@@ -267,6 +287,115 @@ static void big_answer_arrives_whole(struct fixture *f, gconstpointer data)
 	ctl_client_free(c);
 }
 
+/* --- HTTP --- */
+
+/* All that comes until the other side closes. */
+static char *hear_all(int fd)
+{
+	GString *s = g_string_new(NULL);
+	char buf[4096];
+	ssize_t n;
+
+	while ((n = read(fd, buf, sizeof(buf))) > 0)
+		g_string_append_len(s, buf, n);
+	close(fd);
+	return g_string_free(s, FALSE);
+}
+
+static char *scrape(const char *path, const char *request, size_t len)
+{
+	int fd = connect_to(path);
+
+	say(fd, request, len);
+	return hear_all(fd);
+}
+
+#define SMALL "HTTP/1.0 200 OK\r\n"
+
+static void scrapers_get_the_page(struct fixture *f, gconstpointer data)
+{
+	static const char *const good[] = {
+		"GET /metrics HTTP/1.0\r\n\r\n",
+		"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: a\r\n b\r\n\r\n",
+		"GET /metrics?x=1 HTTP/1.0\n\n",
+		"GET http://any.where:9100/metrics HTTP/1.1\r\n\r\n",
+		"GET /metrics HTTP/1.0\r\n\r\nGET /metrics HTTP/1.0\r\n\r\n",
+	};
+
+	for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
+		g_autofree char *text = scrape(f->metrics_path, good[i], strlen(good[i]));
+
+		g_assert_true(g_str_has_prefix(text, SMALL));
+		g_assert_nonnull(strstr(text, "\r\nContent-Length: 10\r\n"));
+		g_assert_nonnull(strstr(text, "version=0.0.4"));
+		g_assert_true(g_str_has_suffix(text, "\r\n\r\nanswer 42\n"));
+	}
+}
+
+static void odd_scrapers_are_told_so(struct fixture *f, gconstpointer data)
+{
+	static const struct {
+		const char *request;
+		const char *status;
+	} odd[] = {
+		{"GET / HTTP/1.0\r\n\r\n", "404"},
+		{"GET /metricsx HTTP/1.0\r\n\r\n", "404"},
+		{"POST /metrics HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", "405"},
+		{"get /metrics HTTP/1.0\r\n\r\n", "405"},
+		{"GET /metrics\r\n\r\n", "400"},
+		{"GET  /metrics HTTP/1.0\r\n\r\n", "400"},
+		{"GET /metrics SPDY/3\r\n\r\n", "400"},
+		{"\r\n\r\n", "400"},
+		{"\n\n", "400"},
+		{"{\"command\":\"echo\"}\n\n", "400"},
+	};
+	g_autofree char *head = NULL, *zero = NULL, *longest = g_strnfill(20000, 'x'),
+			*long_ = NULL;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(odd); i++) {
+		g_autofree char *text =
+			scrape(f->metrics_path, odd[i].request, strlen(odd[i].request));
+
+		g_assert_true(g_str_has_prefix(text, "HTTP/1.0 "));
+		if (!g_str_has_prefix(text + 9, odd[i].status))
+			g_error("\"%s\" gets \"%s\"", odd[i].request, text);
+	}
+	head = scrape(f->metrics_path, "HEAD /metrics HTTP/1.0\r\n\r\n", 27);
+	g_assert_nonnull(strstr(head, "Content-Length: 10"));
+	g_assert_null(strstr(head, "answer"));
+	zero = scrape(f->metrics_path, "GET /met\0ics HTTP/1.0\r\n\r\n", 26);
+	g_assert_nonnull(strstr(zero, " 400 "));
+	long_ = scrape(f->metrics_path, longest, 20000);
+	g_assert_nonnull(strstr(long_, " 431 "));
+}
+
+/* Byte by byte, half closed, and never ending; meanwhile the others are served. */
+static void slow_scrapers_block_nobody(struct fixture *f, gconstpointer data)
+{
+	const char *request = "GET /metrics HTTP/1.0\r\n\r\n";
+	int mute[2 * DAEMON_CONTROL_CLIENTS_MAX], fd;
+	g_autofree char *text = NULL, *again = NULL;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(mute); i++) {
+		mute[i] = connect_to(f->metrics_path);
+		if (i % 2)
+			say(mute[i], "GET /met", 8);
+	}
+	fd = connect_to(f->metrics_path);
+	for (size_t i = 0; request[i]; i++)
+		say(fd, request + i, 1);
+	g_assert_cmpint(shutdown(fd, SHUT_WR), ==, 0);
+	text = hear_all(fd);
+	g_assert_true(g_str_has_suffix(text, "answer 42\n"));
+	fd = connect_to(f->path); /* has places of its own */
+	expect(fd, "{\"command\":\"echo\"}\n", "42");
+	close(fd);
+	for (size_t i = 0; i < G_N_ELEMENTS(mute); i++)
+		close(mute[i]);
+	again = scrape(f->metrics_path, request, strlen(request));
+	g_assert_true(g_str_has_prefix(again, SMALL));
+}
+
 static void client_names_what_is_wrong(struct fixture *f, gconstpointer data)
 {
 	g_autofree char *gone = g_build_filename(f->dir, "gone", NULL);
@@ -396,6 +525,9 @@ int main(int argc, char **argv)
 	ADD("/control/never-reads", client_that_never_reads_blocks_nobody);
 	ADD("/control/many", many_clients_come_and_go);
 	ADD("/control/big", big_answer_arrives_whole);
+	ADD("/control/http", scrapers_get_the_page);
+	ADD("/control/http-odd", odd_scrapers_are_told_so);
+	ADD("/control/http-slow", slow_scrapers_block_nobody);
 	ADD("/control/client-errors", client_names_what_is_wrong);
 	ADD("/socket/mode", socket_is_ours_alone);
 	ADD("/socket/live", live_socket_is_refused_undisturbed);

@@ -53,6 +53,8 @@ static const struct {
 	{OK "\n--dax-low-water=0", {"--dax-low-water", "\"0\"", "1 to 100"}},
 	{OK "\n--dax-low-water=81", {"--dax-low-water (81)", "--dax-high-water (80)"}},
 	{OK "\n--dax-linger=-1", {"--dax-linger", "-1", "0 to 3600000"}},
+	{OK "\n--metrics-socket=", {"--metrics-socket", "1", "107"}},
+	{OK "\n--metrics-socket=/tmp/s", {"--metrics-socket", "--socket-path", "same"}},
 	{OK "\n--window-dialect=x", {"--window-dialect", "x", "shmem, fs_map"}},
 	{OK "\n--shmem-slots=x", {"--shmem-slots", "x", "refuse, ack"}},
 	{OK "\n--dax-manager=x", {"--dax-manager", "x", "full, forward"}},

@@ -3,6 +3,7 @@
 #include "dm_fixture.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "dm_core.h"
 
@@ -379,6 +380,13 @@ static void test_files_are_counted(void)
 	g_assert_cmpuint(f[2].counts.setups, ==, 1);
 	g_assert_cmpuint(f[2].ranges, ==, 1);
 	g_assert_cmpuint(f[3].ranges, ==, 0);
+	/* a file that was closed goes on counting */
+	g_assert_cmpint(fx_setup(&fx, 12, 1, 3, 0), ==, 0);
+	memset(f, 0, sizeof(f));
+	dm_table_foreach_file(fx.t, take_file, f);
+	g_assert_cmpuint(f[3].ranges, ==, 1);
+	g_assert_cmpuint(f[3].counts.setups, ==, 2);
+	g_assert_cmpuint(f[3].counts.removed, ==, 1);
 	fx_end(&fx);
 }
 
