@@ -23,8 +23,10 @@ struct ctl_command {
 	int (*main)(int argc, char **argv);
 };
 
+extern const struct ctl_command ctl_metrics_command;
 extern const struct ctl_command ctl_set_command;
 extern const struct ctl_command ctl_stats_command;
+extern const struct ctl_command ctl_top_command;
 
 /** ctl_complain() - "daxmapctl: ..." on stderr; returns CTL_EXIT_BAD. */
 int ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

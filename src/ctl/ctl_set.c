@@ -113,8 +113,13 @@ static int set_main(int argc, char **argv)
 	int status;
 
 	if (!ctl_parse("set", "[NAME VALUE] - change what a daemon does while it serves", entries,
-		       &argc, &argv, 2, &status))
+		       &argc, &argv, 3, &status))
 		return status;
+	/* Names with their dashes need one of these before them, and GOption leaves it there. */
+	if (argc > 1 && strcmp(argv[1], "--") == 0) {
+		argv++;
+		argc--;
+	}
 	if (!path)
 		return ctl_complain("set: --control-path is required");
 	if (list ? argc != 1 : argc != 3)

@@ -7,28 +7,21 @@
 
 #include "fuse_internal.h"
 
-/* The next string, a name. @name: XATTR_NAME_MAX + 1 bytes. */
-static int read_name(struct fuse_ctx *c, char *name)
-{
-	ssize_t n;
-
-	if (!c->s->cfg.xattr)
-		return -ENOSYS;
-	n = fuse_cursor_read_string(&c->in, name, XATTR_NAME_MAX + 1);
-	return n < 0 ? (int)n : n == 0 ? -EINVAL : 0;
-}
-
 ssize_t fuse_op_setxattr(struct fuse_ctx *c)
 {
 	const struct fuse_setxattr_in *in = fuse_args(c, struct fuse_setxattr_in);
 	g_autofree char *value = NULL;
 	char name[XATTR_NAME_MAX + 1];
-	int flags, err = read_name(c, name);
+	ssize_t n;
+	int flags, err;
 
-	if (err)
-		return err;
+	if (!c->s->cfg.xattr)
+		return -ENOSYS;
 	if (in->size > XATTR_SIZE_MAX)
 		return -E2BIG;
+	n = fuse_cursor_read_string(&c->in, name, sizeof(name));
+	if (n <= 0)
+		return n ? n : -EINVAL;
 	value = g_malloc(MAX(in->size, 1));
 	err = fuse_cursor_read(&c->in, value, in->size);
 	if (err)
@@ -66,10 +59,13 @@ static ssize_t get(struct fuse_ctx *c, const char *name)
 ssize_t fuse_op_getxattr(struct fuse_ctx *c)
 {
 	char name[XATTR_NAME_MAX + 1];
-	int err = read_name(c, name);
+	ssize_t n;
 
-	if (err)
-		return err;
+	if (!c->s->cfg.xattr)
+		return -ENOSYS;
+	n = fuse_cursor_read_string(&c->in, name, sizeof(name));
+	if (n <= 0)
+		return n ? n : -EINVAL;
 	return get(c, name);
 }
 
@@ -81,9 +77,12 @@ ssize_t fuse_op_listxattr(struct fuse_ctx *c)
 ssize_t fuse_op_removexattr(struct fuse_ctx *c)
 {
 	char name[XATTR_NAME_MAX + 1];
-	int err = read_name(c, name);
+	ssize_t n;
 
-	if (err)
-		return err;
+	if (!c->s->cfg.xattr)
+		return -ENOSYS;
+	n = fuse_cursor_read_string(&c->in, name, sizeof(name));
+	if (n <= 0)
+		return n ? n : -EINVAL;
 	return fs_removexattr(c->s->cfg.fs, c->st->h.nodeid, name);
 }

@@ -535,27 +535,26 @@ static enum verdict set_vring_kick(struct vhost_dev *d, struct vhost_msg *m, con
 	return v;
 }
 
-/* A descriptor that a ring uses from now on without stopping. */
-static enum verdict swap_fd(struct vhost_dev *d, struct vhost_msg *m,
-			    void (*set)(struct vhost_queue *q, int fd), const char **why)
+static enum verdict set_vring_call(struct vhost_dev *d, struct vhost_msg *m, const char **why)
 {
 	int fd;
 	struct vhost_queue *q = vring_fd(d, m, &fd, why);
 
 	if (!q)
 		return FATAL;
-	set(q, fd);
+	vhost_queue_set_call(q, fd);
 	return DONE;
-}
-
-static enum verdict set_vring_call(struct vhost_dev *d, struct vhost_msg *m, const char **why)
-{
-	return swap_fd(d, m, vhost_queue_set_call, why);
 }
 
 static enum verdict set_vring_err(struct vhost_dev *d, struct vhost_msg *m, const char **why)
 {
-	return swap_fd(d, m, vhost_queue_set_err, why);
+	int fd;
+	struct vhost_queue *q = vring_fd(d, m, &fd, why);
+
+	if (!q)
+		return FATAL;
+	vhost_queue_set_err(q, fd);
+	return DONE;
 }
 
 /* Dirty logging is not offered, so nothing is ever logged; but the question is answered. */
