@@ -32,9 +32,9 @@ static void add_op(JsonObject *fuse, const gchar *name, JsonNode *op, gpointer d
 		return;
 	n = number(json_node_get_object(op), "count");
 	s->requests += n;
-	if (strcmp(name, "READ") == 0)
+	if (strcmp(name, "read") == 0)
 		s->reads = n;
-	else if (strcmp(name, "WRITE") == 0)
+	else if (strcmp(name, "write") == 0)
 		s->writes = n;
 }
 

@@ -383,6 +383,10 @@ def main():
                                  'dax', '--window', '16M', '--size', '24M', '--files', '3',
                                  '--poll-us', '0', '--runtime', '600'],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([LOAD, '--socket-path', b.socket, '--rw', 'randread', '--ops', '2000',
+                        '--size', '4M'], stdout=subprocess.DEVNULL, timeout=PATIENCE)
+        out = ctl('top', '--once', '--control-path', b.control)[1]
+        point(re.search(r'reads [1-9][\d.k]*/s', out), 'requests show as such', out)
         until(lambda: 'daxmap-load/' in ctl('top', '--once', '--control-path', a.control)[1],
               'the load maps files')
         check_text(a, b)
