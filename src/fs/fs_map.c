@@ -122,17 +122,32 @@ static ssize_t link_of(struct fs *fs, int fd, char *buf, size_t size)
 	return n;
 }
 
+/* No reference: fs_reset() takes no notice of any. So the descriptor may be closed meanwhile, and
+ * its number be another's; then it is not the node's any more. */
+static ssize_t node_link(struct fs *fs, uint64_t id, char *buf, size_t size)
+{
+	const struct fs_node *node;
+	ssize_t n = -ESTALE;
+	int fd = -1;
+
+	util_rcu_read_lock();
+	node = peek(fs, id);
+	if (node)
+		fd = __atomic_load_n(&node->fd, __ATOMIC_ACQUIRE);
+	if (fd >= 0)
+		n = link_of(fs, fd, buf, size);
+	if (fd >= 0 && __atomic_load_n(&node->fd, __ATOMIC_ACQUIRE) != fd)
+		n = -ESTALE;
+	util_rcu_read_unlock();
+	return n;
+}
+
 /* Not in a sandbox the root of the share has a path of its own. */
 ssize_t fs_where(struct fs *fs, uint64_t id, char *buf, size_t size)
 {
-	struct fs_node *node = fs_node_get(fs, id);
 	char root[PATH_MAX];
-	ssize_t skip, n;
+	ssize_t skip, n = node_link(fs, id, buf, size);
 
-	if (!node)
-		return -ESTALE;
-	n = link_of(fs, node->fd, buf, size);
-	fs_node_put(fs, node);
 	skip = link_of(fs, fs->root->fd, root, sizeof(root));
 	if (n < 0 || skip < 0)
 		return MIN(n, skip);

@@ -100,6 +100,7 @@ static void node_end(struct fs *fs, struct fs_node *node)
 {
 	struct stat st;
 	bool unlinked = false;
+	int fd = node->fd;
 
 	util_yield();
 	util_rcu_read_lock();
@@ -113,7 +114,9 @@ static void node_end(struct fs *fs, struct fs_node *node)
 			unlinked = fstat(node->fd, &st) == 0 && st.st_nlink == 0;
 		fs->hooks.node_gone(fs->hooks.ctx, node->id, unlinked);
 	}
-	fs_fd_close(fs, &node->fd);
+	/* fs_where() may look at it until the grace period is over */
+	__atomic_store_n(&node->fd, -1, __ATOMIC_RELEASE);
+	fs_fd_close(fs, &fd);
 	__atomic_fetch_sub(&fs->node_count, 1, __ATOMIC_RELAXED);
 	util_rcu_call(&node->rcu, free_node);
 }

@@ -285,6 +285,72 @@ static void readahead_touches_only_files(struct share *s, gconstpointer data)
 
 #define ADD(path, fn) g_test_add(path, struct share, NULL, t_share_setup, fn, t_share_teardown)
 
+static void assert_where(struct share *s, uint64_t node, const char *want)
+{
+	char buf[PATH_MAX];
+
+	g_assert_cmpint(fs_where(s->fs, node, buf, sizeof(buf)), ==, (ssize_t)strlen(want));
+	g_assert_cmpstr(buf, ==, want);
+}
+
+static void the_kernel_knows_where_files_are(struct share *s, gconstpointer data)
+{
+	uint64_t a, f, g;
+	char tiny[4];
+
+	make_dir(s, "a");
+	t_write(s, "a/f", "x");
+	t_write(s, "g", "x");
+	a = t_lookup(s, FS_ROOT_ID, "a");
+	f = t_lookup(s, a, "f");
+	g = t_lookup(s, FS_ROOT_ID, "g");
+	assert_where(s, f, "a/f");
+	assert_where(s, g, "g");
+	g_assert_cmpint(fs_rename(s->fs, a, "f", FS_ROOT_ID, "moved", 0), ==, 0);
+	assert_where(s, f, "moved");
+	g_assert_cmpint(fs_unlink(s->fs, FS_ROOT_ID, "moved"), ==, 0);
+	assert_where(s, f, "moved (deleted)");
+	g_assert_cmpint(fs_where(s->fs, 4711, tiny, sizeof(tiny)), ==, -ESTALE);
+	g_assert_cmpint(fs_where(s->fs, g, tiny, sizeof(tiny)), <, (ssize_t)sizeof(tiny));
+}
+
+struct looker {
+	struct share *s;
+	uint64_t node;
+	bool stop;
+};
+
+static void *look_again_and_again(void *arg)
+{
+	struct looker *l = arg;
+	char buf[PATH_MAX];
+
+	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
+		uint64_t node = __atomic_load_n(&l->node, __ATOMIC_ACQUIRE);
+
+		if (fs_where(l->s->fs, node, buf, sizeof(buf)) >= 0)
+			g_assert_cmpstr(buf, ==, "g");
+	}
+	return NULL;
+}
+
+/* Whoever watches has no part in the session, and does not keep it from ending. */
+static void who_looks_does_not_hold_up_a_reset(struct share *s, gconstpointer data)
+{
+	struct looker l = {.s = s};
+	GThread *t;
+
+	t_write(s, "g", "x");
+	t = g_thread_new("look", look_again_and_again, &l);
+	for (int i = 0; i < 200; i++) {
+		__atomic_store_n(&l.node, t_lookup(s, FS_ROOT_ID, "g"), __ATOMIC_RELEASE);
+		g_thread_yield();
+		fs_reset(s->fs);
+	}
+	__atomic_store_n(&l.stop, true, __ATOMIC_RELEASE);
+	g_thread_join(t);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -297,6 +363,8 @@ int main(int argc, char **argv)
 	ADD("/fs/map/read-only-share", a_read_only_share_has_no_writable_file);
 	ADD("/fs/map/sealed", sealed_files_are_never_in_a_share);
 	ADD("/fs/map/direct", direct_only_is_counted_by_handles);
+	ADD("/fs/map/where", the_kernel_knows_where_files_are);
+	ADD("/fs/map/where-reset", who_looks_does_not_hold_up_a_reset);
 	ADD("/fs/map/readahead", readahead_touches_only_files);
 	return g_test_run();
 }
