@@ -286,6 +286,8 @@ void dm_range_revive_locked(struct dm_core *c, struct dm_range *r, uint64_t lo, 
 {
 	g_assert(r->state == DM_LINGERING);
 	dm_range_unlinger_locked(c, r);
+	/* what was wanted back once is kept longer the next time it lingers, by the clock */
+	__atomic_store_n(&r->rc.referenced, true, __ATOMIC_RELAXED);
 	dm_range_set_state(r, DM_LIVE);
 	if (DM_MUTATE(14))
 		hi = dm_range_end(r);

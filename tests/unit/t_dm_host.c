@@ -419,6 +419,31 @@ static void test_marks_change_in_use(void)
 	fx_end(&fx);
 }
 
+/* Of two that linger the older one was revived before: fifo takes it, the clock the other. */
+static void test_clock_keeps_what_was_wanted_back(void)
+{
+	for (int clock = 0; clock < 2; clock++) {
+		const struct dm_table_config config = {
+			.no_worker = true,
+			.policy = clock ? DM_POLICY_CLOCK : DM_POLICY_FIFO,
+		};
+		struct dm_fixture fx;
+
+		fx_begin(&fx, FX_SHMEM, 2, &config);
+		g_assert_cmpint(fx_setup(&fx, 0, 1, 1, 0), ==, 0);
+		g_assert_cmpint(fx_setup(&fx, 1, 1, 1, 2), ==, 0);
+		g_assert_cmpint(fx_remove(&fx, 0, 1), ==, 0);
+		g_assert_cmpint(fx_setup(&fx, 0, 1, 1, 0), ==, 0);
+		g_assert_cmpint(fx_remove(&fx, 0, 1), ==, 0);
+		g_assert_cmpint(fx_remove(&fx, 1, 1), ==, 0);
+		g_assert_cmpint(fx_setup(&fx, 5, 1, 1, 4), ==, 0);
+		g_assert_cmpint(fx_shows(&fx, 0, 1, 0), ==, clock);
+		g_assert_cmpint(fx_hole(&fx, 1), ==, clock);
+		fx_assert_balance(&fx);
+		fx_end(&fx);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -439,6 +464,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/dm/cuts-forget-pins", test_cuts_forget_old_pins);
 	g_test_add_func("/dm/files", test_files_are_counted);
 	g_test_add_func("/dm/tune", test_marks_change_in_use);
+	g_test_add_func("/dm/clock", test_clock_keeps_what_was_wanted_back);
 	g_test_add_func("/dm/forward", test_forward_asks_for_everything);
 	return g_test_run();
 }
