@@ -204,7 +204,7 @@ static const struct option_row dax_rows[] = {
 	ONE_OF("dax", dax, dax_names,
 	       "mark files for DAX where it pays (inode), all that can be mapped, or none (default: inode)"),
 	{.name = "dax-min-size", .kind = KIND_SIZE, .arg = "SIZE", .check = check_min_size,
-	 .help = "do not mark smaller files; K, M, G (default: 64K)", AT(dax_min_size)},
+	 .help = "do not mark smaller files; K, M, G (default: 256K)", AT(dax_min_size)},
 	NUMBER("dax-max-share", dax_max_share, 0, 1000000,
 	       "do not mark files larger than N percent of the window; 0: no limit (default: 0)"),
 	{.name = "dax-include", .kind = KIND_LIST, .arg = "GLOB", .check = check_include,

@@ -20,7 +20,7 @@ struct policy;
 
 /** POLICY_MIN_SIZE - smaller files are not marked by default, bytes: reading one is a single FUSE
  * request, mapping it a round trip to the VMM and a slot of the window */
-#define POLICY_MIN_SIZE (64ull << 10)
+#define POLICY_MIN_SIZE (256ull << 10)
 
 enum policy_prefetch_mode {
 	POLICY_PREFETCH_AUTO, /* what is read in sequence */

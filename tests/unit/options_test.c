@@ -156,7 +156,7 @@ static void defaults_are_as_documented(void)
 	g_assert_cmpint(c.cache, ==, FS_CACHE_AUTO);
 	g_assert_cmpuint(c.cache_size, ==, 0);
 	g_assert_cmpint(c.dax, ==, DAEMON_DAX_INODE);
-	g_assert_cmpuint(c.dax_min_size, ==, 64 << 10);
+	g_assert_cmpuint(c.dax_min_size, ==, 256 << 10);
 	g_assert_cmpint(c.dax_max_share, ==, 0);
 	g_assert_null(c.dax_include);
 	g_assert_null(c.dax_exclude);
@@ -384,7 +384,7 @@ static void single_options_change(void)
 
 	g_assert_true(parse(&c, OK "\n--cache-size=64M\n--dax-include=a\n--dax-include=b", &error));
 	assert_shown(&c, "cache-size", "64M");
-	assert_shown(&c, "dax-min-size", "64K");
+	assert_shown(&c, "dax-min-size", "256K");
 	assert_shown(&c, "dax-include", "a b");
 	assert_shown(&c, "fd", "");
 	assert_shown(&c, "no-killpriv-v2", "off");
