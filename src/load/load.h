@@ -10,6 +10,7 @@
  *   load_worker    a thread: keeps its operations in flight, takes completions
  *   load_io        read, write, and their mixes; by FUSE or through the DAX window
  *   load_meta      lookup, getattr, create, readdir, untar
+ *   load_beside    a read that is under way meanwhile
  *   load_sum       MD5 of files that are there
  *   load_null      a back-end that does nothing, to measure ourselves with
  *   load_report    JSON and text
@@ -55,6 +56,7 @@ struct load_config {
 	char *socket_path;
 	char *dir;
 	char **sums;
+	char *beside;
 	enum load_rw rw;
 	enum load_engine engine;
 	enum load_reclaim reclaim;

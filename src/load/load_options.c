@@ -264,6 +264,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("json", NONE, &c->json, "print JSON", NULL),
 		ENTRY("null", NONE, &c->null, "measure the generator itself against a back-end that does nothing", NULL),
 		ENTRY("sum", FILENAME_ARRAY, &c->sums, "instead of a load: print the MD5 of this file of the share, in the form of md5sum, read with --engine; may be given again", "PATH"),
+		ENTRY("beside", FILENAME, &c->beside, "a read of this file of the share is under way all the while, on the first queue", "PATH"),
 		ENTRY("progress", NONE, &c->progress, "a line on stderr each second", NULL),
 		ENTRY("connect-only", NONE, &c->connect_only, "connect, INIT, say what the back-end offers, and leave", NULL),
 		{"help", 'h', 0, G_OPTION_ARG_NONE, &c->help, "print this, and leave", NULL},
@@ -313,5 +314,6 @@ void load_options_clear(struct load_config *c)
 {
 	g_free(c->socket_path);
 	g_free(c->dir);
+	g_free(c->beside);
 	g_strfreev(c->sums);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "load_beside.h"
 #include "load_cpu.h"
 #include "load_dax.h"
 #include "load_io.h"
@@ -298,6 +299,7 @@ static bool prepare(struct load_run *run)
 
 static void session(struct load_run *run, struct load_result *res)
 {
+	struct load_beside *beside;
 	struct guest_window *window = guest_frontend_window(run->fe);
 
 	if (init_session(run) || run->config->connect_only)
@@ -305,7 +307,10 @@ static void session(struct load_run *run, struct load_result *res)
 	if (run->config->sums) {
 		load_sum(run);
 	} else if (prepare(run) && !run->config->layout_only) {
-		go(run, res);
+		beside = load_beside_start(run);
+		if (!run->why)
+			go(run, res);
+		load_beside_end(beside);
 		if (run->gens && load_writes(run->config->rw) && !run->why)
 			load_layout_check(run);
 	}
