@@ -130,7 +130,7 @@ static uint64_t grant(struct guest_files *fs, const struct wish *w)
 	return ns;
 }
 
-static void rest_locked(struct guest_files *fs, uint64_t ns)
+static void rest_locked(struct guest_files *fs, uint64_t ns) UTIL_REQUIRES(fs->lock)
 {
 	uint64_t until = util_now_ns() + ns;
 
