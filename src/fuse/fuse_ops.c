@@ -69,7 +69,7 @@ const struct fuse_op fuse_ops[FUSE_NUM_OPS] = {
 	[FUSE_SETLKW] = {"setlkw", fuse_op_setlkw, ARGS(fuse_lk_in), ADAPT},
 	[FUSE_ACCESS] = {"access", fuse_op_access, ARGS(fuse_access_in), ADAPT},
 	[FUSE_CREATE] = {"create", fuse_op_create, ARGS(fuse_create_in), .args_old = 8,
-			 .old_minor = 12, .reply = ENTRY + OPEN, ADAPT, .flags = FUSE_OP_IN_DIR},
+			 .old_minor = 12, .reply = ENTRY + OPEN, ADAPT},
 	[FUSE_INTERRUPT] = {"interrupt", fuse_op_interrupt, ARGS(fuse_interrupt_in), INLINE,
 			    .flags = FUSE_OP_NO_REPLY},
 	[FUSE_BMAP] = {"bmap", INLINE},

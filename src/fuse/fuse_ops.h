@@ -24,8 +24,8 @@ enum fuse_op_flags {
 	FUSE_OP_ARGS_MAY_END_EARLY = 1u << 1, /* what did not arrive of the arguments is zero */
 	FUSE_OP_TRUST = 1u << 2,	      /* RUN_TRY: -EAGAIN may mean 'unsupported', so block
 					       * inline where that has been fast */
-	FUSE_OP_IN_DIR = 1u << 3, /* changes the directory that the header names: excludes
-				   * others that do */
+	FUSE_OP_IN_DIR = 1u << 3, /* all it may wait for is the lock of the directory that
+				   * the header names (so not CREATE: leases) */
 };
 
 /**
