@@ -423,8 +423,18 @@ static void come_back(struct vhost_queue *q)
 	util_mutex_unlock(&q->lock);
 }
 
-/* Pops and hands up until the ring is empty, the batch full, or something wants attention.
- * Returns how many. */
+/*
+ * What is next in the ring may have been made available after guest memory was changed, and even
+ * be about the change: looked at after the available index, the snapshot tells. (Answers are
+ * published within a batch, so the driver may have waited for one, and for the change, before.)
+ */
+static bool hold_is_old(struct vhost_queue *q)
+{
+	return vhost_ring_peek(&q->ring) > 0 && util_rcu_deref(q->d->mem) != q->hold->mem;
+}
+
+/* Pops and hands up until the ring is empty, the batch full, guest memory another, or something
+ * wants attention. Returns how many. */
 static unsigned int run_batch(struct vhost_queue *q)
 {
 	unsigned int n = 0;
@@ -432,8 +442,11 @@ static unsigned int run_batch(struct vhost_queue *q)
 
 	q->went_out = false;
 	while (n < BATCH_MAX && !q->went_out && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED)) {
-		struct elem *e = pop(q, &r);
+		struct elem *e;
 
+		if (hold_is_old(q))
+			break;
+		e = pop(q, &r);
 		if (!e && r == -EAGAIN) {
 			util_log_once("queue %u: head index outside the ring, skipped", q->index);
 			n++;
