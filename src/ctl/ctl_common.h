@@ -25,6 +25,7 @@ struct ctl_command {
 
 extern const struct ctl_command ctl_metrics_command;
 extern const struct ctl_command ctl_set_command;
+extern const struct ctl_command ctl_size_command;
 extern const struct ctl_command ctl_stats_command;
 extern const struct ctl_command ctl_top_command;
 

@@ -14,6 +14,7 @@
 static const struct ctl_command *const commands[] = {
 	&ctl_metrics_command,
 	&ctl_set_command,
+	&ctl_size_command,
 	&ctl_stats_command,
 	&ctl_top_command,
 };

@@ -21,6 +21,7 @@ BORDERS = {
     'src/fs': ('util_gvec.h', ['vhost.h', 'fuse_session.h', 'daxmap/table.h']),
     'src/window': ('vhost.h', ['fs.h', 'fuse_session.h']),
     'src/policy': ('util_lock.h', ['fs.h', 'vhost.h', 'fuse_session.h', 'daxmap/table.h']),
+    'src/size': ('trace_reader.h', ['fs.h', 'vhost.h', 'fuse_session.h', 'guest.h', 'ctl_common.h']),
     'src/fuse': ('fs.h', ['vhost.h', 'policy.h']),
     'src/guest': ('daxmap/cache.h', ['fs.h', 'fuse_session.h', 'vhost.h']),
     'src/trace': ('daxmap/trace.h', ['dm_core.h', 'fs.h', 'vhost.h', 'fuse_session.h', 'sim.h']),
