@@ -130,12 +130,12 @@ static void test_every_reply(void)
 	uint64_t node, fh;
 
 	make_sparse(r, "two", 2 * RAW_SLOT);
-	make_sparse(r, "to-the-page", 2 * RAW_SLOT - 4095);
+	make_sparse(r, "a-byte-less", 2 * RAW_SLOT - 1);
 	make_sparse(r, "a-page-less", 2 * RAW_SLOT - 4096);
 	make_sparse(r, "one-more", 2 * RAW_SLOT + 1);
 	make_sparse(r, "empty", 0);
 	check_every_reply(r, "two", true);
-	check_every_reply(r, "to-the-page", true);
+	check_every_reply(r, "a-byte-less", false);
 	check_every_reply(r, "a-page-less", false);
 	check_every_reply(r, "one-more", false);
 	check_every_reply(r, "empty", false);
