@@ -144,6 +144,29 @@ static void test_truncated(void)
 	raw_stop(r);
 }
 
+static pid_t helper_of(struct raw *r)
+{
+	DIR *proc = opendir("/proc");
+	pid_t found = 0;
+
+	for (struct dirent *e; !found && (e = readdir(proc));) {
+		g_autofree char *path = g_strdup_printf("/proc/%s/stat", e->d_name);
+		g_autofree char *text = NULL;
+		const char *rest;
+		int parent;
+
+		if (!g_ascii_isdigit(e->d_name[0]) ||
+		    !g_file_get_contents(path, &text, NULL, NULL) ||
+		    !strstr(text, "(daxmapd-shim)"))
+			continue;
+		rest = strrchr(text, ')');
+		if (sscanf(rest + 1, " %*c %d", &parent) == 1 && parent == r->pid)
+			found = atoi(e->d_name);
+	}
+	closedir(proc);
+	return found;
+}
+
 /* The file grows again: for a guest that has been told so, its bytes are there. */
 static void grows_again(const struct guest_config *c, const char *args)
 {
@@ -175,7 +198,16 @@ static void grows_again(const struct guest_config *c, const char *args)
 
 static void test_grows_again(void)
 {
-	grows_again(NULL, NULL);
+	struct raw *r = start(NULL, NULL);
+	bool shim = helper_of(r);
+
+	raw_stop(r);
+	/* Without the shim the range with the end of the file in it cannot be mapped again: the
+	 * file stays short for the guest. */
+	if (shim)
+		grows_again(NULL, NULL);
+	else
+		g_test_message("no size shim: the shmem dialect is left out");
 	grows_again(&fs_map, "--window-dialect=fs_map");
 }
 
@@ -257,29 +289,6 @@ static void test_behind_the_end(void)
 }
 
 /* --- the helper of the size shim --- */
-
-static pid_t helper_of(struct raw *r)
-{
-	DIR *proc = opendir("/proc");
-	pid_t found = 0;
-
-	for (struct dirent *e; !found && (e = readdir(proc));) {
-		g_autofree char *path = g_strdup_printf("/proc/%s/stat", e->d_name);
-		g_autofree char *text = NULL;
-		const char *rest;
-		int parent;
-
-		if (!g_ascii_isdigit(e->d_name[0]) ||
-		    !g_file_get_contents(path, &text, NULL, NULL) ||
-		    !strstr(text, "(daxmapd-shim)"))
-			continue;
-		rest = strrchr(text, ')');
-		if (sscanf(rest + 1, " %*c %d", &parent) == 1 && parent == r->pid)
-			found = atoi(e->d_name);
-	}
-	closedir(proc);
-	return found;
-}
 
 static void test_helper_dies(void)
 {
