@@ -24,10 +24,12 @@ struct ctl_command {
 };
 
 extern const struct ctl_command ctl_metrics_command;
+extern const struct ctl_command ctl_replay_command;
 extern const struct ctl_command ctl_set_command;
 extern const struct ctl_command ctl_size_command;
 extern const struct ctl_command ctl_stats_command;
 extern const struct ctl_command ctl_top_command;
+extern const struct ctl_command ctl_trace_command;
 
 /** ctl_complain() - "daxmapctl: ..." on stderr; returns CTL_EXIT_BAD. */
 int ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -51,6 +53,11 @@ gboolean ctl_parse(const char *name, const char *usage, const GOptionEntry *entr
 /** ctl_parse_size() - bytes with an optional K, M, G or T; FALSE when it is not that or not in
  * @min..@max. */
 gboolean ctl_parse_size(const char *text, guint64 min, guint64 max, guint64 *out);
+
+struct trace_reader;
+
+/** ctl_open_trace() - as trace_reader_open(), with complaints; NULL: CTL_EXIT_BAD is due. */
+struct trace_reader *ctl_open_trace(const char *path, gboolean partial);
 
 /** ctl_run() - the whole of daxmapctl: finds the command; exit status. */
 int ctl_run(int argc, char **argv);

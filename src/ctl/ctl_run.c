@@ -13,10 +13,12 @@
 /* In the order of the alphabet; one a line. */
 static const struct ctl_command *const commands[] = {
 	&ctl_metrics_command,
+	&ctl_replay_command,
 	&ctl_set_command,
 	&ctl_size_command,
 	&ctl_stats_command,
 	&ctl_top_command,
+	&ctl_trace_command,
 };
 
 int ctl_complain(const char *format, ...)

@@ -27,7 +27,7 @@
 
 #define DEAF_MS 500
 
-/* syscalls: accept4 recvfrom sendto shutdown poll eventfd2 read write close */
+/* syscalls: accept4 recvmsg sendto shutdown poll eventfd2 read write close */
 
 G_DEFINE_QUARK(daemon - control - error, daemon_control_error)
 
@@ -37,6 +37,7 @@ struct client {
 	int fd;
 	enum listener by;
 	bool answered; /* by HTTP: nothing of his counts any more */
+	int sent_fd;   /* the last descriptor that came, for the request it came with; -1 */
 	uint64_t active_ns;
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 	GString *in;
@@ -58,6 +59,7 @@ static void client_free(void *p)
 	struct client *cl = p;
 
 	util_close(&cl->fd);
+	util_close(&cl->sent_fd);
 	g_string_free(cl->in, TRUE);
 	g_string_free(cl->out, TRUE);
 	g_free(cl);
@@ -80,7 +82,14 @@ static void answer(struct client *cl, JsonNode *result, const GError *error)
 	g_string_append_c(cl->out, '\n');
 }
 
-static JsonNode *run_command(struct daemon_control *c, JsonObject *request, GError **error)
+static JsonNode *run_row(struct daemon_control *c, const struct daemon_control_command *row,
+			 JsonObject *request, int *fd, GError **error)
+{
+	return row->run_fd ? row->run_fd(c->config.ctx, request, fd, error)
+			   : row->run(c->config.ctx, request, error);
+}
+
+static JsonNode *run_command(struct daemon_control *c, JsonObject *request, int *fd, GError **error)
 {
 	JsonNode *name = json_object_get_member(request, "command");
 	g_autoptr(GString) known = NULL;
@@ -92,7 +101,7 @@ static JsonNode *run_command(struct daemon_control *c, JsonObject *request, GErr
 	}
 	for (size_t i = 0; i < c->config.n_commands; i++)
 		if (strcmp(json_node_get_string(name), c->config.commands[i].name) == 0)
-			return c->config.commands[i].run(c->config.ctx, request, error);
+			return run_row(c, &c->config.commands[i], request, fd, error);
 	known = g_string_new(NULL);
 	for (size_t i = 0; i < c->config.n_commands; i++)
 		g_string_append_printf(known, "%s%s", i ? ", " : "", c->config.commands[i].name);
@@ -111,10 +120,11 @@ static void handle_line(struct daemon_control *c, struct client *cl, const char 
 	    json_parser_load_from_data(parser, line, (gssize)len, NULL))
 		root = json_parser_get_root(parser);
 	if (root && JSON_NODE_HOLDS_OBJECT(root))
-		result = run_command(c, json_node_get_object(root), &error);
+		result = run_command(c, json_node_get_object(root), &cl->sent_fd, &error);
 	else
 		g_set_error(&error, DAEMON_CONTROL_ERROR, EINVAL,
 			    "a request is one JSON object on one line");
+	util_close(&cl->sent_fd);
 	answer(cl, result, error);
 }
 
@@ -143,11 +153,39 @@ static void take_request(struct daemon_control *c, struct client *cl)
 	cl->answered = daemon_http_answer(cl->in, cl->out, c->config.metrics, c->config.ctx);
 }
 
+/* Of several the last one counts; none is left open. */
+static void take_descriptors(struct client *cl, struct msghdr *m)
+{
+	for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
+		size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			util_close(&cl->sent_fd);
+			memcpy(&cl->sent_fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+		}
+	}
+}
+
 static bool client_read(struct daemon_control *c, struct client *cl)
 {
 	char buf[1024];
-	ssize_t n = recv(cl->fd, buf, sizeof(buf), MSG_DONTWAIT);
+	union {
+		char buf[CMSG_SPACE(4 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {buf, sizeof(buf)};
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	ssize_t n = recvmsg(cl->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+	if (n >= 0)
+		take_descriptors(cl, &m);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	if (n == 0)
@@ -245,6 +283,7 @@ static void accept_client(struct daemon_control *c, enum listener by)
 	cl = g_new0(struct client, 1);
 	cl->fd = fd;
 	cl->by = by;
+	cl->sent_fd = -1;
 	cl->active_ns = util_now_ns();
 	cl->deadline_ns = by == LISTEN_METRICS
 				  ? cl->active_ns + DAEMON_CONTROL_HTTP_S * UINT64_C(1000000000)

@@ -28,10 +28,13 @@ struct daemon_control;
  * struct daemon_control_command - one thing that can be asked
  * @name: as in the request
  * @run: returns the result (owned by the caller), or NULL with @error. On the control thread.
+ * @run_fd: instead of @run, for what takes a descriptor: *@fd is what came with the request
+ *          (SCM_RIGHTS), -1 = none; it is closed afterwards unless it was stolen
  */
 struct daemon_control_command {
 	const char *name;
 	JsonNode *(*run)(void *ctx, JsonObject *request, GError **error);
+	JsonNode *(*run_fd)(void *ctx, JsonObject *request, int *fd, GError **error);
 };
 
 #define DAEMON_CONTROL_ERROR (daemon_control_error_quark())

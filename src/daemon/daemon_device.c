@@ -27,6 +27,7 @@
 #include "daemon_cpus.h"
 #include "daemon_policy.h"
 #include "daemon_shim.h"
+#include "daemon_trace.h"
 #include "daemon_window.h"
 #include "daemon_worker.h"
 #include "util_fd.h"
@@ -204,6 +205,7 @@ static void forget_guest(void *ctx)
 	fuse_session_reset(d->session);
 	if (d->table)
 		dm_host_forget(d->table);
+	daemon_trace_session(d->trace, false);
 	daemon_window_forgotten(d->config, d->window, guests);
 }
 
@@ -226,6 +228,7 @@ static int provide_file(void *ctx, struct dm_file_key key, bool *writable)
 
 	if (fd < 0)
 		return fd;
+	daemon_trace_file(d->trace, key);
 	watch_open(d->watch, key, fd);
 	return daemon_shim_wrap(d->shim, key, fd, *writable);
 }
@@ -303,6 +306,8 @@ static void make_table(struct daemon_device *d)
 	d->window_size = d->config->cache_size;
 	d->watch = watch_new(&watch);
 	d->table = dm_table_new(d->window, &provider, &config);
+	d->trace = daemon_trace_new(d->config, d->fs, d->table, &d->window->caps,
+				    d->window->ops->name);
 	d->policy = daemon_policy_new(d->config, d->fs, d->shim, d->watch, &d->window->caps);
 	watch_start(d->watch, d->table);
 }
@@ -416,6 +421,7 @@ void daemon_device_free(struct daemon_device *d)
 	/* Nodes that go after it have nobody to tell (node_gone). */
 	fuse_session_free(g_steal_pointer(&d->session));
 	daemon_policy_free(d->policy);
+	daemon_trace_free(d->trace);
 	watch_stop(d->watch);
 	if (d->table)
 		dm_table_free(d->table);
@@ -432,6 +438,7 @@ int daemon_device_serve(struct daemon_device *d, int fd)
 
 	__atomic_add_fetch(&d->sessions, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->connected, true, __ATOMIC_RELAXED);
+	daemon_trace_session(d->trace, true);
 	err = vhost_dev_serve(d->dev, fd);
 	daemon_worker_wait(d->worker);
 	forget_guest(d);

@@ -16,13 +16,14 @@
 #include "vhost.h"
 
 struct daemon_policy;
+struct daemon_trace;
 struct daemon_worker;
 struct watch;
 
 /**
  * struct daemon_device - lives as long as the daemon; serves one front-end after the other
  * @config: borrowed
- * @window, @table, @policy, @watch: NULL without DAX
+ * @window, @table, @policy, @watch, @trace: NULL without DAX
  * @shim: borrowed; NULL without one
  * @started_ns: CLOCK_MONOTONIC
  * @sessions: front-ends served, the present one included
@@ -36,6 +37,7 @@ struct daemon_device {
 	struct dm_table *table;
 	struct daemon_policy *policy;
 	struct watch *watch;
+	struct daemon_trace *trace;
 	struct fuse_session *session;
 	struct vhost_dev *dev;
 	struct daemon_worker *worker;

@@ -87,6 +87,12 @@ static bool check_min_size(const struct daemon_config *c, const char **wanted)
 	return true;
 }
 
+static bool check_trace_size(const struct daemon_config *c, const char **wanted)
+{
+	*wanted = "1M or more, with a suffix K, M, G or T";
+	return c->dax_trace_size >= 1u << 20;
+}
+
 static bool last_is_valid(char **globs, const char **wanted)
 {
 	*wanted = "a glob (*, ?, [...], **, \\ before what is meant as it is), as in *.so or "
@@ -232,6 +238,11 @@ static const struct option_row dax_rows[] = {
 	NUMBER("dax-low-water", low_water, 1, 100, "percent down to which they are (default: 60)"),
 	NUMBER("dax-linger", linger_ms, 0, 3600000,
 	       "milliseconds after which they are all the same; 0: by cost (default: 0)"),
+	TEXT("dax-trace", dax_trace, "FILE", "record what happens to the window, for daxmapctl"),
+	{.name = "dax-trace-size", .kind = KIND_SIZE, .arg = "SIZE", .check = check_trace_size,
+	 .help = "stop recording when the file has this size; K, M, G (default: 1G)",
+	 AT(dax_trace_size)},
+	UNSET("no-trace-names", trace_names, "do not record the paths of files"),
 	{0},
 };
 
@@ -299,6 +310,8 @@ void daemon_config_init(struct daemon_config *c)
 		.rlimit_nofile = -1,
 		.log_level = DAEMON_LOG_INFO,
 		.tag = g_strdup("daxmap"),
+		.dax_trace_size = 1ull << 30,
+		.trace_names = true,
 	};
 }
 
@@ -312,6 +325,7 @@ void daemon_config_clear(struct daemon_config *c)
 	g_clear_pointer(&c->tag, g_free);
 	g_clear_pointer(&c->queue_cpus, g_free);
 	g_clear_pointer(&c->modcaps, g_free);
+	g_clear_pointer(&c->dax_trace, g_free);
 	g_clear_pointer(&c->dax_include, g_strfreev);
 	g_clear_pointer(&c->dax_exclude, g_strfreev);
 }

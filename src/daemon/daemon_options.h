@@ -91,6 +91,9 @@ struct daemon_config {
 	int64_t high_water; /* percent */
 	int64_t low_water;  /* percent */
 	int64_t linger_ms;  /* 0 = by cost */
+	char *dax_trace;    /* file; NULL = none */
+	uint64_t dax_trace_size;
+	bool trace_names;
 
 	int64_t num_request_queues;
 	int64_t thread_pool_size; /* -1 = automatic */

@@ -25,6 +25,8 @@
 #include "daemon_shim.h"
 #include "daemon_socket.h"
 #include "daemon_stats.h"
+#include "daemon_trace.h"
+#include "trace_writer.h"
 #include "util_fd.h"
 #include "util_log.h"
 
@@ -42,6 +44,7 @@ struct daemon {
 	struct daemon_socket metrics_socket;
 	struct sandbox_fds fds;
 	int count_fds; /* of fds.proc_self_fd, which the file system takes */
+	int trace_fd;  /* --dax-trace, until the trace has it */
 	struct shim *shim;
 	struct daemon_device *device;
 	struct daemon_settings *settings;
@@ -80,6 +83,8 @@ static bool catch_signals(GError **error)
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGHUP, &ignore, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
+	/* Beyond RLIMIT_FSIZE a write fails, and that is all. */
+	sigaction(SIGXFSZ, &ignore, NULL);
 	return true;
 }
 
@@ -184,9 +189,32 @@ static JsonNode *run_settings(void *ctx, JsonObject *request, GError **error)
 	return daemon_settings_list(d->settings);
 }
 
+static JsonNode *run_trace_start(void *ctx, JsonObject *request, int *fd, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_trace_run_start(d->device->trace, request, fd, error);
+}
+
+static JsonNode *run_trace_stop(void *ctx, JsonObject *request, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_trace_run_stop(d->device->trace, error);
+}
+
+static JsonNode *run_trace_status(void *ctx, JsonObject *request, GError **error)
+{
+	struct daemon *d = ctx;
+
+	return daemon_trace_run_status(d->device->trace);
+}
+
 static const struct daemon_control_command commands[] = {
-	{"stats", run_stats}, {"files", run_files},	  {"metrics", run_metrics},
-	{"set", run_set},     {"settings", run_settings},
+	{"stats", run_stats},		{"files", run_files},
+	{"metrics", run_metrics},	{"set", run_set},
+	{"settings", run_settings},	{"trace-start", .run_fd = run_trace_start},
+	{"trace-stop", run_trace_stop}, {"trace-status", run_trace_status},
 };
 
 static void start_control(struct daemon *d)
@@ -204,11 +232,42 @@ static void start_control(struct daemon *d)
 		d->control = daemon_control_start(&control);
 }
 
+static bool open_trace(struct daemon *d, GError **error)
+{
+	const struct daemon_config *c = d->config;
+	g_autoptr(GError) why = NULL;
+
+	if (!c->dax_trace)
+		return true;
+	d->trace_fd = trace_file_create(c->dax_trace, &why);
+	if (d->trace_fd >= 0)
+		return true;
+	g_set_error(error, DAEMON_OPTION_ERROR, 0, "option --dax-trace: %s", why->message);
+	return false;
+}
+
+static bool start_trace(struct daemon *d, GError **error)
+{
+	const struct daemon_config *c = d->config;
+
+	if (d->trace_fd < 0)
+		return true;
+	if (!d->device->trace) {
+		g_warning("--dax-trace: there is no DAX window to trace");
+		util_close(&d->trace_fd);
+		return true;
+	}
+	return daemon_trace_start(d->device->trace, util_steal_fd(&d->trace_fd), c->dax_trace_size,
+				  c->trace_names, error);
+}
+
 static bool start(struct daemon *d, GError **error)
 {
 	int64_t files = sandbox_raise_nofile(d->config->rlimit_nofile, error);
 
 	if (files < 0 || !check_share(d->config, error) || !open_sockets(d, error))
+		return false;
+	if (!open_trace(d, error))
 		return false;
 	if (!daemon_shim_start(d->config, &d->shim, error))
 		return false;
@@ -216,6 +275,8 @@ static bool start(struct daemon *d, GError **error)
 		return false;
 	d->device = daemon_device_new(d->config, &d->fds, d->shim, error);
 	if (!d->device)
+		return false;
+	if (!start_trace(d, error))
 		return false;
 	if (!sandbox_seccomp((enum sandbox_seccomp_mode)d->config->seccomp, error))
 		return false;
@@ -305,11 +366,12 @@ static void finish(struct daemon *d)
 	util_close(&d->fds.proc_self_fd);
 	util_close(&d->fds.proc_task_fd);
 	util_close(&d->count_fds);
+	util_close(&d->trace_fd);
 }
 
 int daemon_run(const struct daemon_config *config)
 {
-	struct daemon d = {.config = config, .fds = {-1, -1, -1}, .count_fds = -1};
+	struct daemon d = {.config = config, .fds = {-1, -1, -1}, .count_fds = -1, .trace_fd = -1};
 	g_autoptr(GError) error = NULL;
 	g_auto(GStrv) warnings = daemon_options_warnings(config);
 	int status = DAEMON_EXIT_FAILED;

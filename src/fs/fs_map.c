@@ -266,3 +266,40 @@ void fs_readahead(struct fs *fs, uint64_t id, uint64_t offset, uint64_t len)
 	}
 	fs_node_put(fs, node);
 }
+
+/* Where a descriptor of ours lies, as this process sees it; its length, 0 = unlinked, or -errno. */
+static ssize_t where_is(struct fs *fs, int fd, char *buf, size_t size)
+{
+	static const char deleted[] = " (deleted)";
+	char name[FS_PROC_NAME];
+	ssize_t n = readlinkat(fs->config.proc_self_fd, fs_proc_name(name, fd), buf, size - 1);
+
+	if (n < 0)
+		return -errno;
+	if ((size_t)n == size - 1)
+		return -ENAMETOOLONG;
+	buf[n] = '\0';
+	return *buf != '/' || g_str_has_suffix(buf, deleted) ? 0 : n;
+}
+
+ssize_t fs_host_path(struct fs *fs, uint64_t id, char *buf, size_t size)
+{
+	char root[PATH_MAX];
+	struct fs_node *node = fs_node_get(fs, id);
+	ssize_t n, skip;
+
+	if (!node)
+		return -ESTALE;
+	skip = where_is(fs, fs->root->fd, root, sizeof(root));
+	n = where_is(fs, node->fd, buf, size);
+	fs_node_put(fs, node);
+	if (n <= 0 || skip <= 0)
+		return MIN(n, skip);
+	if (skip == 1)
+		skip = 0; /* the root is "/" */
+	if (n < skip + 1 || memcmp(buf, root, (size_t)skip) != 0 || buf[skip] != '/')
+		return 0;
+	n -= skip + 1;
+	memmove(buf, buf + skip + 1, (size_t)n + 1);
+	return n;
+}

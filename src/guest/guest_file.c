@@ -273,6 +273,17 @@ bool guest_files_has_window(struct guest_files *fs)
 	return fs->cache;
 }
 
+void guest_files_set_trace(struct guest_files *fs, const struct dm_trace *trace)
+{
+	if (fs->cache)
+		dm_cache_set_trace(fs->cache, trace);
+}
+
+struct dm_file_key guest_file_key(const struct guest_file *f)
+{
+	return f->key;
+}
+
 void guest_files_stats(struct guest_files *fs, struct dm_stats *out)
 {
 	memset(out, 0, sizeof(*out));

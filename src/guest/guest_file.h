@@ -52,6 +52,8 @@ struct guest_files *guest_files_new(struct guest_fuse *fuse, const struct guest_
 void guest_files_free(struct guest_files *fs);
 /** guest_files_has_window() - can files be mapped at all? */
 bool guest_files_has_window(struct guest_files *fs);
+/** guest_files_set_trace() - as dm_cache_set_trace(); without a window nothing is traced */
+void guest_files_set_trace(struct guest_files *fs, const struct dm_trace *trace);
 /** guest_files_stats() - of the table; zeroes without a window */
 void guest_files_stats(struct guest_files *fs, struct dm_stats *out);
 
@@ -67,6 +69,8 @@ struct guest_file *guest_file_adopt(struct guest_files *fs, const struct fuse_en
 				    uint64_t fh, uint32_t flags);
 /** guest_file_close() - gives back what is mapped of it */
 void guest_file_close(struct guest_file *f);
+/** guest_file_key() - what the table, and so a trace, knows it by */
+struct dm_file_key guest_file_key(const struct guest_file *f);
 /** guest_file_size() - bytes, as last known here */
 uint64_t guest_file_size(struct guest_file *f);
 /** guest_file_can_map() - has the back-end said that it can be mapped, and not refused it? */

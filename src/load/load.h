@@ -55,6 +55,7 @@ enum load_reclaim {
 struct load_config {
 	char *socket_path;
 	char *dir;
+	char *trace;
 	char **sums;
 	char *beside;
 	enum load_rw rw;

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #include "load_dax.h"
+#include "load_layout.h"
+#include "trace_writer.h"
 
 #define STRICT_MAPPINGS 480u
 #define LINE 64u
@@ -18,6 +20,8 @@ struct load_dax {
 	struct guest_file **files;
 	unsigned int nfiles;
 	bool mmap_like;
+	struct trace_writer *trace;
+	struct dm_trace tap;
 };
 
 enum guest_admission load_dax_admission(const struct load_config *c)
@@ -49,6 +53,51 @@ struct guest_files *load_dax_files(struct load_run *run, char **why)
 	return fs;
 }
 
+static bool start_trace(struct load_dax *d, struct load_run *run, char **why)
+{
+	struct guest_window *w = guest_frontend_window(run->fe);
+	const struct load_config *c = run->config;
+	const uint64_t have = guest_window_size(w);
+	const struct trace_writer_config tc = {
+		.info = {.seat = TRACE_SEAT_GUEST,
+			 .window_size = c->window ? MIN(c->window, have) : have,
+			 .granule = 4096,
+			 .slot_size = 2u << 20,
+			 .budget = c->window_mode == GUEST_WINDOW_STRICT ? STRICT_MAPPINGS : 0,
+			 .caps = DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT | DM_WINDOW_BEYOND_EOF,
+			 .batch = 255,
+			 .driver = "fuse"},
+	};
+	const struct trace_event begin = {
+		.kind = TRACE_BEGIN,
+		.value = tc.info.window_size >> TRACE_PAGE_SHIFT,
+	};
+	g_autoptr(GError) error = NULL;
+	int fd = trace_file_create(c->trace, &error);
+
+	d->trace = fd >= 0 ? trace_writer_new(fd, &tc, &error) : NULL;
+	if (!d->trace) {
+		*why = g_strdup_printf("--dax-trace: %s", error->message);
+		return false;
+	}
+	trace_record(d->trace, &begin);
+	for (unsigned int i = 0; i < c->files; i++) {
+		g_autofree char *name = load_layout_name(run, i);
+		g_autofree char *path = g_strdup_printf("%s/%s", c->dir, name);
+		const struct trace_event e = {
+			.kind = TRACE_NAME,
+			.file = guest_file_key(d->files[i]),
+			.name = path,
+		};
+
+		trace_record(d->trace, &e);
+	}
+	d->tap = (struct dm_trace){.fn = trace_writer_tap, .ctx = d->trace};
+	guest_files_set_trace(d->fs, &d->tap);
+	run->trace = d->trace;
+	return true;
+}
+
 struct load_dax *load_dax_new(struct load_run *run, char **why)
 {
 	const struct load_config *c = run->config;
@@ -72,6 +121,8 @@ struct load_dax *load_dax_new(struct load_run *run, char **why)
 					       " bytes cannot be mapped",
 					       run->per_file);
 	}
+	if (!*why && c->trace)
+		start_trace(d, run, why);
 	if (*why) {
 		load_dax_free(d);
 		return NULL;
@@ -88,11 +139,19 @@ void load_dax_free(struct load_dax *d)
 {
 	if (!d)
 		return;
+	if (d->trace)
+		guest_files_set_trace(d->fs, NULL);
+	trace_writer_free(d->trace, NULL);
 	for (unsigned int i = 0; i < d->nfiles; i++)
 		guest_file_close(d->files[i]);
 	guest_files_free(d->fs);
 	g_free(d->files);
 	g_free(d);
+}
+
+struct dm_file_key load_dax_key(const struct load_dax *d, unsigned int file)
+{
+	return guest_file_key(d->files[file]);
 }
 
 /* As a program that has the file mapped: every cache line, in place. */

@@ -19,6 +19,9 @@ struct load_dax_counts {
 struct load_dax *load_dax_new(struct load_run *run, char **why);
 void load_dax_free(struct load_dax *d);
 
+/** load_dax_key() - what a trace knows @file by */
+struct dm_file_key load_dax_key(const struct load_dax *d, unsigned int file);
+
 /**
  * load_dax_io() - @len bytes at @offset of @file to or from @buf
  *

@@ -11,6 +11,7 @@
 #include "load_dax.h"
 #include "load_io.h"
 #include "load_page.h"
+#include "trace_writer.h"
 
 #define SAMPLES (1u << 20)
 
@@ -182,6 +183,9 @@ static enum load_begun io_begin(struct load_op *op)
 	uint32_t bs = (uint32_t)run->config->bs;
 
 	pick(op);
+	if (op->w->trace)
+		trace_stream_access(op->w->trace, op->start, load_dax_key(run->dax, op->file),
+				    op->offset, bs, op->write);
 	if (run->dax) {
 		enum load_begun begun = through_window(op);
 

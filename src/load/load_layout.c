@@ -62,6 +62,15 @@ static bool stamped(struct load_run *run, unsigned int i, uint64_t off, void *bu
 	       load_page_check(buf, run->unit, i, off, &gen);
 }
 
+char *load_layout_name(const struct load_run *run, unsigned int i)
+{
+	const struct load_config *c = run->config;
+
+	/* What is written without --verify carries no stamps. */
+	return g_strdup_printf("%s-%u.%u", load_writes(c->rw) && !c->verify ? "scratch" : "data",
+			       run->unit, i);
+}
+
 static int make_file(struct load_run *run, unsigned int i, void *buf)
 {
 	struct load_file *f = &run->files[i];
@@ -69,11 +78,7 @@ static int make_file(struct load_run *run, unsigned int i, void *buf)
 	struct fuse_entry_out e = {0};
 	int err;
 
-	/* What is written without --verify carries no stamps. */
-	name = g_strdup_printf("%s-%u.%u",
-			       load_writes(run->config->rw) && !run->config->verify ? "scratch"
-										    : "data",
-			       run->unit, i);
+	name = load_layout_name(run, i);
 	err = guest_fuse_lookup(run->fuse, run->dir, name, &e);
 	if (!err && e.nodeid) {
 		f->node = e.nodeid;

@@ -12,6 +12,8 @@
  * load_run_fail() was told of.
  */
 int load_layout_make(struct load_run *run);
+/** load_layout_name() - of data file @i, in the directory; the caller frees it */
+char *load_layout_name(const struct load_run *run, unsigned int i);
 /** load_layout_check() - reads everything by FUSE and checks it */
 int load_layout_check(struct load_run *run);
 /** load_layout_clear() - removes what a create or untar load left, closes the files */

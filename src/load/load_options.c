@@ -214,6 +214,11 @@ static bool check(struct load_config *c, GError **error)
 			    "option --mmap: not with --verify, for it copies nothing");
 		return false;
 	}
+	if (c->trace && (c->engine == LOAD_ENGINE_READ || !load_is_io(c->rw))) {
+		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+			    "option --dax-trace: only with --engine=dax or auto, and reads and writes");
+		return false;
+	}
 	if (c->null && (c->verify || c->engine != LOAD_ENGINE_READ)) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
 			    "option --null: only with --engine=read and without --verify");
@@ -256,6 +261,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("reclaim", STRING, &o->reclaim, "fine, or vanilla: the published baseline; default fine", "fine|vanilla"),
 		ENTRY("admission", STRING, &o->admission, "what is mapped: all, and operations wait for it; nothing; what has proved worth it; all, and requests serve the meantime; default: adaptive with --engine=auto, eager with dax, but always with --mmap and --reclaim=vanilla", "always|never|adaptive|eager"),
 		ENTRY("mmap", NONE, &c->mmap_like, "dax: touch the mapped bytes in place instead of copying them", NULL),
+		ENTRY("dax-trace", FILENAME, &c->trace, "record every access and every map into this file, for daxmapctl", "FILE"),
 		ENTRY("dir", STRING, &c->dir, "directory on the share for the files; default daxmap-load", "NAME"),
 		ENTRY("lay-out-only", NONE, &c->layout_only, "make the files and leave", NULL),
 		ENTRY("daemon-pid", STRING, &o->pid, "whose CPU time to count (with its children); default: the socket's peer", "PID"),
@@ -315,5 +321,6 @@ void load_options_clear(struct load_config *c)
 	g_free(c->socket_path);
 	g_free(c->dir);
 	g_free(c->beside);
+	g_free(c->trace);
 	g_strfreev(c->sums);
 }

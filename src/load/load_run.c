@@ -20,6 +20,7 @@
 #include "load_progress.h"
 #include "load_report.h"
 #include "load_run.h"
+#include "trace_writer.h"
 #include "load_sum.h"
 #include "util_rcu.h"
 
@@ -205,6 +206,9 @@ static bool make_workers(struct load_run *run)
 
 		w->run = run;
 		w->queue = 1 + i % queues;
+		/* More workers than streams: those are not recorded, and it shows in the numbers.
+		 */
+		w->trace = run->trace ? trace_stream_new(run->trace) : NULL;
 		w->ring = guest_frontend_ring(run->fe, w->queue);
 		w->ops = g_new0(struct load_op, total_ops(c));
 		for (unsigned int k = 0; k < G_N_ELEMENTS(w->forget_reqs); k++)
@@ -315,6 +319,8 @@ static void session(struct load_run *run, struct load_result *res)
 			load_layout_check(run);
 	}
 	res->verify_errors += run->verify_errors;
+	for (unsigned int i = 0; i < run->nworkers; i++)
+		trace_stream_free(g_steal_pointer(&run->workers[i].trace));
 	load_dax_free(g_steal_pointer(&run->dax));
 	load_layout_clear(run);
 	res->violations = guest_window_violations(window);

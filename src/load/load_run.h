@@ -8,6 +8,7 @@
 #include "util_lock.h"
 
 struct load_dax;
+struct trace_writer;
 
 /** struct load_file - a file laid out on the share */
 struct load_file {
@@ -31,6 +32,7 @@ struct load_run {
 	struct guest_frontend *fe;
 	struct guest_fuse *fuse;
 	struct load_dax *dax;
+	struct trace_writer *trace; /* NULL unless --dax-trace */
 	int peer_pid;
 
 	struct load_file *files;

@@ -10,6 +10,7 @@
 #include "load_hist.h"
 
 struct load_run;
+struct trace_stream;
 struct load_worker;
 
 #define LOAD_FORGETS 64u
@@ -80,7 +81,8 @@ struct load_worker {
 	struct load_op *ops;
 	unsigned int nops;
 	unsigned int in_flight;
-	struct load_op *finished; /* atomic stack: pushed by whoever takes the completion */
+	struct trace_stream *trace; /* NULL unless --dax-trace */
+	struct load_op *finished;   /* atomic stack: pushed by whoever takes the completion */
 	struct load_op *idle;
 
 	struct guest_req *forget_reqs[4];

@@ -720,10 +720,5 @@ int trace_file_create(const char *path, GError **error)
 	}
 	if (!may_be_replaced(fd, path, error))
 		return -1;
-	if (ftruncate(fd, 0) < 0) {
-		g_set_error(error, TRACE_ERROR_DOMAIN, TRACE_E_IO, "%s: %s", path,
-			    g_strerror(errno));
-		return -1;
-	}
 	return util_steal_fd(&fd);
 }

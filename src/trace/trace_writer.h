@@ -48,7 +48,7 @@ struct trace_writer_stats {
  * trace_file_create() - opens @path for a new trace
  *
  * Makes the file, or takes one that is empty or a trace: any other is left alone. Locks it, so that
- * two recorders cannot meet in it, and empties it.
+ * two recorders cannot meet in it. What is in it stays until trace_writer_new().
  *
  * Return: the descriptor, or -1 with @error.
  */

@@ -36,6 +36,7 @@ static const struct {
 	{OK "\n--cache=sometimes", {"--cache", "sometimes", "never, metadata, auto, always"}},
 	{OK "\n--cache", {"--cache"}},
 	{OK "\n--dax=maybe", {"--dax", "maybe", "inode, always, never"}},
+	{OK "\n--dax-trace-size=1K", {"--dax-trace-size", "1K", "1M or more"}},
 	{OK "\n--dax-min-size=big", {"--dax-min-size", "big", "number of bytes"}},
 	{OK "\n--dax-min-size=-1", {"--dax-min-size", "-1", "number of bytes"}},
 	{OK "\n--dax-min-size=", {"--dax-min-size", "number of bytes"}},
