@@ -66,7 +66,9 @@ static void name_file_locked(struct daemon_trace *t, struct dm_file_key key) UTI
 
 	if (!t->writer || !t->names || !g_hash_table_add(t->named, g_memdup2(&key.lo, 8)))
 		return;
-	if (fs_host_path(t->fs, key.lo, path, sizeof(path)) <= 0)
+	/* A file without a name is a number in the trace. */
+	if (fs_where(t->fs, key.lo, path, sizeof(path)) <= 0 ||
+	    g_str_has_suffix(path, " (deleted)"))
 		return;
 	e.name = path;
 	record(t, &e);

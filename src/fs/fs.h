@@ -286,9 +286,6 @@ bool fs_direct_only(struct fs *fs, uint64_t node);
  * -ESTALE, -ENAMETOOLONG.
  */
 ssize_t fs_path(struct fs *fs, uint64_t node, char *buf, size_t size, bool *whole);
-/** fs_host_path() - as fs_path(), but as the host knows it now, without keep_names: a system call.
- * 0: it has no name any more. */
-ssize_t fs_host_path(struct fs *fs, uint64_t node, char *buf, size_t size);
 /** fs_readahead() - starts reading a part of a file into the page cache; may block. What cannot be
  * read ahead is left. */
 void fs_readahead(struct fs *fs, uint64_t node, uint64_t offset, uint64_t len);
