@@ -17,11 +17,13 @@
  *	LINGERING  a victim that the driver refused to unmap: nobody finds it, the slot is not free.
  *		   In the reclaim set
  *
- * A hit is an RCU lookup by (file, offset), a compare-and-swap on the range's own word, and the
- * touch bit, written only if clear. Eviction is the compare-and-swap of "no pins" to "closed" on
- * the same word, so one of the two loses; a getter that loses goes on as a miss, and finds the
- * index without that range, or waits for who maps the bytes anew. The same bytes may for a moment
- * be mapped twice, in the slot that is on its way out and in a new one: both show the page cache.
+ * A hit is an RCU lookup by (file, offset), a count of the thread's own (dm_pin.c), and the touch
+ * bit, written only if clear: it writes to no cache line that another thread's hit writes to.
+ * Eviction closes the range and looks for pins: of a get and an eviction at least one loses. A
+ * getter that loses goes on as a miss, and finds the index without that range, or waits for who
+ * maps the bytes anew. An evictor that loses opens the range again. So the same bytes may be mapped
+ * twice for a while, in the slot that is on its way out, or nearly was, and in a new one: both show
+ * the page cache, and the one that no get finds goes cold.
  *
  * A slot belongs, at any time, to the free list, to a range, to a miss that is mapping into it, or
  * to an orphan. An orphan is a range that was pinned when its session died: out of all indexes,
@@ -131,11 +133,11 @@ static inline void let_go(struct dm_cache *c, struct dm_range *r)
 
 		dm_range_unpin(&c->core, r);
 		dm_vanilla_put(c, file);
-	} else if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_SEQ_CST) == DM_CLOSED)) {
+	} else if (G_UNLIKELY(dm_cell_unpin(r->cell, dm_thread_shard()))) {
 		dm_range_wake_closer(&c->core, offset, end);
 	}
-	/* the pin's end and this load do not swap: a sleeper counts itself before it looks */
-	if (G_UNLIKELY(__atomic_load_n(&c->sleep.waiters, __ATOMIC_SEQ_CST)))
+	/* a sleeper counts itself, and passes dm_pin_barrier(), before it looks for pins */
+	if (G_UNLIKELY(__atomic_load_n(&c->sleep.waiters, __ATOMIC_RELAXED)))
 		dm_sleep_wake(c);
 }
 
@@ -167,7 +169,7 @@ static G_GNUC_NO_INLINE int find(struct dm_cache *c, struct dm_file_key file, ui
 		err = dm_cache_miss(c, file, offset, write, out);
 		if (err || *out)
 			return err;
-		*out = dm_cache_hit(c, file, offset);
+		*out = dm_cache_hit(c, file, offset, dm_thread_shard());
 		if (*out) {
 			dm_count(&c->core, DM_C_hits, 1);
 			return 0;
@@ -175,28 +177,38 @@ static G_GNUC_NO_INLINE int find(struct dm_cache *c, struct dm_file_key file, ui
 	}
 }
 
-static inline int get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
-		      bool write, bool may_map, struct dm_ref *ref)
+/* All but a hit at the first look. */
+static G_GNUC_NO_INLINE int get_slow(struct dm_cache *c, struct dm_file_key file, uint64_t offset,
+				     uint64_t len, bool write, bool may_map, struct dm_ref *ref)
 {
 	uint64_t first = offset & ~(c->slot_size - 1);
 	struct dm_range *r = NULL;
 	int err;
 
-	if (G_UNLIKELY(len == 0 || first > INT64_MAX - c->slot_size))
+	if (len == 0 || first > INT64_MAX - c->slot_size)
 		return -EINVAL;
-	if (G_UNLIKELY(dm_cache_dead(c)))
+	if (dm_cache_dead(c))
 		return -EPIPE;
-	if (G_LIKELY(!c->vanilla))
-		r = dm_cache_hit(c, file, first);
-	if (G_LIKELY(r)) {
-		dm_count(&c->core, DM_C_hits, 1);
-		return answer(c, r, offset, len, write, ref);
-	}
 	if (may_map)
 		err = find(c, file, first, write, &r);
 	else
 		err = c->vanilla ? dm_vanilla_get(c, file, first, write, false, &r) : -EAGAIN;
 	return err ? err : answer(c, r, offset, len, write, ref);
+}
+
+static inline int get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
+		      bool write, bool may_map, struct dm_ref *ref)
+{
+	unsigned int shard = dm_thread_shard();
+	struct dm_range *r;
+
+	if (G_UNLIKELY(len == 0 || c->vanilla || dm_cache_dead(c)))
+		return get_slow(c, file, offset, len, write, may_map, ref);
+	r = dm_cache_hit(c, file, offset & ~(c->slot_size - 1), shard);
+	if (G_UNLIKELY(!r))
+		return get_slow(c, file, offset, len, write, may_map, ref);
+	dm_count_by(&c->core, shard, DM_C_hits, 1);
+	return answer(c, r, offset, len, write, ref);
 }
 
 int dm_cache_get(struct dm_cache *c, struct dm_file_key file, uint64_t offset, uint64_t len,
@@ -285,7 +297,7 @@ static void disown_locked(struct dm_cache *c, struct dm_vec *all, struct dm_vec 
 
 		dm_range_dropped_locked(core, r);
 		dm_count(core, DM_C_dropped, 1);
-		if (dm_range_pins(r) && !DM_MUTATE(23))
+		if (dm_range_pinned_locked(r) && !DM_MUTATE(23))
 			c->orphans[r->offset / c->slot_size] = r;
 		else
 			dm_vec_add(gone, r);

@@ -109,19 +109,52 @@ static inline bool dm_cache_dead(const struct dm_cache *c)
 	return dm_core_broken(&c->core) || __atomic_load_n(&c->ended, __ATOMIC_SEQ_CST);
 }
 
-/** dm_cache_hit() - the open range of these bytes, pinned, or NULL. Takes no lock. */
-static inline struct dm_range *dm_cache_hit(struct dm_cache *c, struct dm_file_key file,
-					    uint64_t offset)
+static inline void dm_cache_touch(struct dm_range *r)
+{
+	if (!__atomic_load_n(&r->rc.referenced, __ATOMIC_RELAXED))
+		__atomic_store_n(&r->rc.referenced, true, __ATOMIC_RELAXED);
+}
+
+/**
+ * dm_cache_lookup() - the open range of these bytes, pinned, or NULL
+ * @failed: on NULL, slot_size bytes of the window in which a pin has failed, or UINT64_MAX: then
+ *	    the caller calls dm_cache_failed() once it holds no lock
+ */
+static inline __attribute__((always_inline)) struct dm_range *
+dm_cache_lookup(struct dm_cache *c, struct dm_file_key file, uint64_t offset, unsigned int shard,
+		uint64_t *failed)
 {
 	struct dm_range *r;
 
+	*failed = UINT64_MAX;
 	util_rcu_read_lock();
 	r = dm_index_by_file(&c->core, file, offset);
-	if (r && !dm_range_try_pin(r))
+	if (G_LIKELY(r) && G_UNLIKELY(!dm_cell_pin(r->cell, shard))) {
+		*failed = r->offset;
 		r = NULL;
+	}
 	util_rcu_read_unlock();
-	if (r && !__atomic_load_n(&r->rc.referenced, __ATOMIC_RELAXED))
+	if (G_LIKELY(r) && !__atomic_load_n(&r->rc.referenced, __ATOMIC_RELAXED))
 		__atomic_store_n(&r->rc.referenced, true, __ATOMIC_RELAXED);
+	return r;
+}
+
+/** dm_cache_failed() - wakes who may have seen a pin that failed; no lock held. */
+static inline void dm_cache_failed(struct dm_cache *c, uint64_t failed)
+{
+	if (failed != UINT64_MAX)
+		dm_range_wake_closer(&c->core, failed, failed + c->slot_size);
+}
+
+/** dm_cache_hit() - as dm_cache_lookup(), with no lock held. */
+static inline __attribute__((always_inline)) struct dm_range *
+dm_cache_hit(struct dm_cache *c, struct dm_file_key file, uint64_t offset, unsigned int shard)
+{
+	uint64_t failed;
+	struct dm_range *r = dm_cache_lookup(c, file, offset, shard, &failed);
+
+	if (G_UNLIKELY(!r))
+		dm_cache_failed(c, failed);
 	return r;
 }
 

@@ -35,17 +35,18 @@ static void unref_locked(struct dm_miss *m)
 		g_free(m);
 }
 
+/* @m is held for us. */
 static int wait_for_other(struct dm_cache *c, struct dm_join *j, struct dm_miss *m)
-	UTIL_REQUIRES(j->lock)
 {
 	uint64_t start = util_now_ns();
 	int err;
 
-	m->refs++;
+	util_mutex_lock(&j->lock);
 	while (!m->done)
 		util_cond_wait(&j->cond, &j->lock);
 	err = m->err;
 	unref_locked(m);
+	util_mutex_unlock(&j->lock);
 	dm_count(&c->core, DM_C_waits, 1);
 	dm_count(&c->core, DM_C_wait_ns, util_now_ns() - start);
 	return err;
@@ -56,10 +57,11 @@ int dm_cache_miss(struct dm_cache *c, struct dm_file_key file, uint64_t offset, 
 {
 	struct dm_join *j = join_of(c, file, offset);
 	struct dm_miss *m;
+	uint64_t failed;
 	int err;
 
 	util_mutex_lock(&j->lock);
-	*out = dm_cache_hit(c, file, offset);
+	*out = dm_cache_lookup(c, file, offset, dm_thread_shard(), &failed);
 	if (*out) {
 		util_mutex_unlock(&j->lock);
 		dm_count(&c->core, DM_C_hits, 1);
@@ -67,8 +69,10 @@ int dm_cache_miss(struct dm_cache *c, struct dm_file_key file, uint64_t offset, 
 	}
 	m = find_miss(j, file, offset);
 	if (m) {
-		err = wait_for_other(c, j, m);
+		m->refs++;
 		util_mutex_unlock(&j->lock);
+		dm_cache_failed(c, failed);
+		err = wait_for_other(c, j, m);
 		/* whether it may be written is for each to see */
 		return err == -EACCES ? 0 : err;
 	}
@@ -78,6 +82,7 @@ int dm_cache_miss(struct dm_cache *c, struct dm_file_key file, uint64_t offset, 
 	m->refs = 1;
 	cds_list_add_tail(&m->link, &j->misses);
 	util_mutex_unlock(&j->lock);
+	dm_cache_failed(c, failed);
 
 	dm_count(&c->core, DM_C_misses, 1);
 	err = dm_cache_map(c, file, offset, write, out);
@@ -146,7 +151,7 @@ static void publish_locked(struct mapping *m, struct dm_range *victim)
 	struct dm_range *r = m->made;
 
 	dm_range_set_state(r, DM_LIVE);
-	__atomic_store_n(&r->word, 1, __ATOMIC_RELEASE); /* the getter's */
+	dm_cell_open_pinned(r->cell); /* the getter's */
 	rc_add(core->lingering, &r->rc, util_now_ns());
 	dm_index_update(core, &victim, victim != NULL, &r, 1);
 	dm_count(core, DM_C_live, 1);
@@ -193,12 +198,12 @@ static int map_over_victim(struct mapping *m)
 	if (mapped)
 		publish_locked(m, victim);
 	gone = settle_victim_locked(m, victim, mapped);
+	if (gone && !mapped)
+		dm_budget_release(core, 1);
 	end_claim_locked(core, &e->claims[0]);
 	e->n = 0;
 	dm_budget_unmapped(core, 1);
 
-	if (gone && !mapped)
-		dm_budget_release(core, 1);
 	if (!mapped) {
 		if (gone)
 			dm_slots_push(&m->c->slots, (uint32_t)(m->place->offset / m->c->slot_size));

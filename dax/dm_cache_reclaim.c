@@ -267,6 +267,7 @@ static int wait_for_place(struct dm_cache *c, struct dm_place *p)
 	int err = -EBUSY;
 
 	__atomic_add_fetch(&c->sleep.waiters, 1, __ATOMIC_SEQ_CST);
+	dm_pin_barrier(); /* whoever lets go after we have looked sees us */
 	while (in_time) {
 		uint32_t seen = __atomic_load_n(&c->sleep.events, __ATOMIC_SEQ_CST);
 
@@ -324,7 +325,7 @@ static void unpinned(struct dm_core *core, uint64_t offset)
 
 	dm_stripes_lock(core, mask);
 	r = *at;
-	if (r && dm_range_pins(r) == 0)
+	if (r && !dm_range_pinned_locked(r))
 		*at = NULL;
 	else
 		r = NULL;

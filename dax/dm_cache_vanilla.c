@@ -186,7 +186,7 @@ static int miss(struct dm_cache *c, struct dm_file_key file, uint64_t offset, bo
 
 	util_mutex_lock(&v->one);
 	v->deadline = util_now_ns() + c->config.wait_ms * UINT64_C(1000000);
-	r = dm_cache_hit(c, file, offset);
+	r = dm_cache_hit(c, file, offset, dm_thread_shard());
 	if (!r) {
 		dm_count(&c->core, DM_C_misses, 1);
 		err = dm_cache_map(c, file, offset, write, &r);
@@ -210,7 +210,7 @@ int dm_vanilla_get(struct dm_cache *c, struct dm_file_key file, uint64_t offset,
 
 		if (!lock_shared(l, may_map ? deadline : 0))
 			return may_map ? -EBUSY : -EAGAIN;
-		*out = dm_cache_hit(c, file, offset);
+		*out = dm_cache_hit(c, file, offset, dm_thread_shard());
 		if (*out) {
 			if (!missed)
 				dm_count(&c->core, DM_C_hits, 1);

@@ -7,7 +7,8 @@
  * keeps a range for every mapping that the driver holds, and lets the driver hold on to what was
  * given back for as long as that may save a call.
  *
- *	dm_range.c   a range: life, pins, what its owner has of it, cutting
+ *	dm_range.c   a range: life, what its owner has of it, cutting
+ *	dm_pin.c     pins, counted by each thread for itself
  *	dm_index.c   by window offset and by (file, offset); RCU lookups
  *	dm_claim.c   stripes, and claims on extents while the driver works
  *	dm_file.c    keys to open files
@@ -73,6 +74,7 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 	g_assert(c->caps.batch >= 1);
 	size_chunks(c, chunk);
 	dm_index_init(c);
+	dm_cells_init(&c->cells);
 	for (unsigned int i = 0; i < DM_STRIPES; i++) {
 		util_mutex_init(&c->stripes[i].lock);
 		util_cond_init(&c->stripes[i].cond);
@@ -100,6 +102,7 @@ void dm_core_destroy(struct dm_core *c)
 	util_mutex_destroy(&c->budget.lock);
 	util_cond_destroy(&c->budget.cond);
 	util_rcu_barrier();
+	dm_cells_destroy(&c->cells);
 	dm_index_destroy(c);
 }
 
@@ -122,13 +125,13 @@ void dm_core_drop_all(struct dm_core *c)
 	for (size_t i = 0; i < all.n; i++)
 		dm_range_dropped_locked(c, all.v[i]);
 	dm_count(c, DM_C_dropped, all.n);
+	dm_budget_release(c, (uint32_t)all.n);
 	if (!DM_MUTATE(17))
 		__atomic_store_n(&c->broken, false, __ATOMIC_SEQ_CST);
 	dm_claim_release(c, &cl);
 	dm_stripes_unlock(c, cl.mask);
 	dm_stripes_wake(c, cl.mask);
 
-	dm_budget_release(c, (uint32_t)all.n);
 	dm_budget_unmapped(c, (uint32_t)all.n);
 	for (size_t i = 0; i < all.n; i++) {
 		dm_file_put(c, all.v[i]->file);

@@ -18,6 +18,7 @@
 
 #include "dm_locks.h"
 #include "dm_mutate.h"
+#include "dm_pin.h"
 #include "dm_vec.h"
 #include "rc.h"
 #include "util_rcu.h"
@@ -43,16 +44,13 @@ enum dm_state {
 
 const char *dm_state_name(enum dm_state s);
 
-/* word: pins in the low bits, and: */
-#define DM_CLOSED (1u << 31)
-
 /**
  * struct dm_range - one mapping of the driver, and what its owner has of it
  * @offset: window, bytes; constant, as is all of the extent: a cut makes new ranges
  * @len: bytes
  * @file_offset: bytes
  * @file: holds one reference of it until the range is dropped; readable in a read section later
- * @word: pins | DM_CLOSED; a pin is taken by compare-and-swap while the bit is clear
+ * @cell: its pins, and whether new ones may come; dm_pin.h
  * @refs: of the object: the index, children, whoever looks at it without a lock
  * @state: enum dm_state; written under all its stripes
  * @flags: enum dm_map_flags as mapped
@@ -67,29 +65,31 @@ const char *dm_state_name(enum dm_state s);
  * @hash_next, @hash_prev: (file, file_offset) index, guest seat only; hash_prev NULL = not in it
  * @key: the file's
  * @in_file: list of the file's ranges; under the file stripe
+ * @core: the table's, for the cell to go back to
  */
 struct dm_range {
-	/* what a lookup reads: constant while a reader may find it, but for the links */
+	/* what a lookup reads: constant while a reader may find it, but for the link */
 	struct dm_range *hash_next;
-	struct dm_range **hash_prev;
 	struct dm_file_key key;
 	uint64_t file_offset;
 	uint64_t offset;
 	uint64_t len;
-	struct dm_file *file;
-	/* what a hit of this range writes, apart from what lookups of others read */
-	uint32_t word __attribute__((aligned(64)));
-	uint32_t refs;
-	struct rc_node rc;
+	uint32_t *cell;
 	uint8_t flags;
 	uint8_t state;
 	bool asked_write;
 	bool withdrawn;
 	bool blank;
 	bool gone; /* scratch of dm_index_update() */
-	uint32_t n_owned;
+	/* and a pin in the host's seat */
+	struct dm_file *file __attribute__((aligned(64)));
 	unsigned long *owned;
+	struct dm_range **hash_prev;
+	struct rc_node rc;
+	uint32_t refs;
+	uint32_t n_owned;
 	struct dm_range *parent;
+	struct dm_core *core;
 	struct cds_list_head in_file;
 	struct util_rcu_head rcu;
 };
@@ -139,7 +139,6 @@ enum dm_counter {
 };
 
 #define DM_HASH_LOCKS 16
-#define DM_SHARDS 64
 
 struct dm_counters {
 	uint64_t v[DM_C_COUNT];
@@ -247,6 +246,7 @@ struct dm_core {
 	struct rc_marks marks;
 	struct rc_cost cost;
 	struct util_mutex hash_locks[DM_HASH_LOCKS];
+	struct dm_cells cells;
 	struct dm_stripe stripes[DM_STRIPES];
 	struct dm_file_stripe file_stripes[DM_FILE_STRIPES];
 	struct dm_counters counters[DM_SHARDS];
@@ -287,23 +287,20 @@ static inline void dm_core_trace(struct dm_core *c, enum dm_trace_kind kind,
 void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e);
 
 /* dm_stats.c */
-extern _Thread_local unsigned int dm_shard_of_thread;
-unsigned int dm_thread_shard_slow(void);
-
-static inline unsigned int dm_thread_shard(void)
+static inline void dm_count_by(struct dm_core *c, unsigned int shard, enum dm_counter what,
+			       uint64_t n)
 {
-	return G_LIKELY(dm_shard_of_thread) ? dm_shard_of_thread - 1 : dm_thread_shard_slow();
+	uint64_t *v = &c->counters[shard].v[what];
+
+	if (G_LIKELY(dm_shard_is_own(shard)))
+		__atomic_store_n(v, __atomic_load_n(v, __ATOMIC_RELAXED) + n, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_add(v, n, __ATOMIC_RELEASE);
 }
 
 static inline void dm_count(struct dm_core *c, enum dm_counter what, uint64_t n)
 {
-	unsigned int shard = dm_thread_shard();
-	uint64_t *v = &c->counters[shard].v[what];
-
-	if (G_LIKELY(shard < DM_SHARDS - 1)) /* nobody else writes it */
-		__atomic_store_n(v, __atomic_load_n(v, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
-	else
-		__atomic_fetch_add(v, n, __ATOMIC_RELAXED);
+	dm_count_by(c, dm_thread_shard(), what, n);
 }
 
 void dm_count_latency(struct dm_core *c, uint64_t ns);
@@ -353,9 +350,10 @@ void dm_index_update(struct dm_core *c, struct dm_range **del, size_t n_del, str
 		     size_t n_add);
 static inline uint64_t dm_file_hash(struct dm_file_key key, uint64_t file_offset)
 {
-	return util_hash_u64(key.hi * UINT64_C(0x9e3779b97f4a7c15) ^
-			     key.lo * UINT64_C(0xc2b2ae3d27d4eb4f) ^
-			     file_offset * UINT64_C(0x165667b19e3779f9));
+	/* the upper half of a product hangs on all bits; offsets are multiples of the slot */
+	return (key.hi * UINT64_C(0x9e3779b97f4a7c15) + key.lo * UINT64_C(0xc2b2ae3d27d4eb4f) +
+		file_offset * UINT64_C(0x165667b19e3779f9)) >>
+	       32;
 }
 /** dm_index_by_file() - guest seat: a range that starts at @file_offset of the file; read
  * section. */
@@ -365,7 +363,8 @@ static inline struct dm_range *dm_index_by_file(const struct dm_core *c, struct 
 	struct dm_range *r =
 		util_rcu_deref(c->by_file[dm_file_hash(key, file_offset) & c->by_file_mask]);
 
-	while (r && (r->file_offset != file_offset || !dm_file_key_equal(r->key, key)))
+	while (G_LIKELY(r) &&
+	       G_UNLIKELY(r->file_offset != file_offset || !dm_file_key_equal(r->key, key)))
 		r = util_rcu_deref(r->hash_next);
 	return r;
 }
@@ -405,30 +404,21 @@ static inline void dm_range_set_state(struct dm_range *r, enum dm_state s)
 uint64_t dm_range_mask(const struct dm_core *c, const struct dm_range *r);
 static inline bool dm_range_closed(const struct dm_range *r)
 {
-	return __atomic_load_n(&r->word, __ATOMIC_RELAXED) & DM_CLOSED;
+	return dm_cell_closed(r->cell);
 }
-static inline bool dm_range_try_pin(struct dm_range *r)
-{
-	uint32_t w = __atomic_load_n(&r->word, __ATOMIC_RELAXED);
-
-	do {
-		if (w & DM_CLOSED)
-			return false;
-	} while (!__atomic_compare_exchange_n(&r->word, &w, w + 1, true, __ATOMIC_ACQUIRE,
-					      __ATOMIC_RELAXED));
-	return true;
-}
-/** dm_range_wake_closer() - the last pin of a closed range has gone. */
+/** dm_range_wake_closer() - a pin of a closed range has gone, or failed. */
 void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end);
 static inline void dm_range_unpin(struct dm_core *c, struct dm_range *r)
 {
 	uint64_t offset = r->offset, end = r->offset + r->len;
 
 	/* the range may be gone afterwards */
-	if (G_UNLIKELY(__atomic_sub_fetch(&r->word, 1, __ATOMIC_SEQ_CST) == DM_CLOSED))
+	if (G_UNLIKELY(dm_cell_unpin(r->cell, dm_thread_shard())))
 		dm_range_wake_closer(c, offset, end);
 }
+/** dm_range_pinned_locked() - exact once it is closed; one of its stripes is locked. */
 bool dm_range_pinned_locked(struct dm_range *r);
+/** dm_range_pins() - how many, about; no lock needed. */
 uint32_t dm_range_pins(const struct dm_range *r);
 void dm_range_close_locked(struct dm_range *r);
 void dm_range_open_locked(struct dm_range *r);

@@ -213,30 +213,38 @@ bool dm_host_broken(struct dm_table *t)
  * The range at @offset, pinned. One that is closed may have been cut: then the index has a piece
  * of it by now. Closed and still in the index: not the owner's.
  */
-static struct dm_range *pin_at(struct dm_core *c, uint64_t offset)
+static inline struct dm_range *pin_at(struct dm_core *c, uint64_t offset, unsigned int shard)
 {
+	uint64_t lo = UINT64_MAX, hi = 0;
 	struct dm_range *last = NULL, *r;
 
+	util_rcu_read_lock();
 	while ((r = dm_index_lookup(c, offset)) && r != last) {
 		util_yield();
-		if (dm_range_try_pin(r))
-			return r;
+		if (dm_cell_pin(r->cell, shard))
+			break;
 		last = r;
+		lo = MIN(lo, r->offset);
+		hi = MAX(hi, dm_range_end(r));
 	}
-	return NULL;
+	if (r == last)
+		r = NULL;
+	util_rcu_read_unlock();
+	if (G_UNLIKELY(hi)) /* those that failed */
+		dm_range_wake_closer(c, lo, hi);
+	return r;
 }
 
 int dm_host_pin(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_pin *pin)
 {
 	struct dm_core *c = &t->core;
+	unsigned int shard = dm_thread_shard();
 	struct dm_range *r;
 	uint64_t run;
 
 	if (offset >= c->caps.size || dm_core_broken(c))
 		return -EFAULT;
-	util_rcu_read_lock();
-	r = pin_at(c, offset);
-	util_rcu_read_unlock();
+	r = pin_at(c, offset, shard);
 	if (!r)
 		return -EFAULT;
 	run = dm_range_owned_run(c, r, offset);
@@ -252,7 +260,7 @@ int dm_host_pin(struct dm_table *t, uint64_t offset, uint64_t len, struct dm_pin
 		.addr = c->base ? (char *)c->base + offset : NULL,
 		.range = r,
 	};
-	dm_count(c, DM_C_pins, 1);
+	dm_count_by(c, shard, DM_C_pins, 1);
 	dm_core_trace(c, DM_TRACE_PIN, r, 0);
 	return 0;
 }

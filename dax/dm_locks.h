@@ -20,6 +20,8 @@
  *                                                                 stripes
  *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_wake() under
  *                                                                 stripes, dm_budget_wait()
+ *  dm_cells.lock      free pin cells                              leaf: dm_range_new() under
+ *                                                                 stripes
  *
  * The guest seat adds: dm_join.lock (misses under way), dm_magazine.lock above dm_slots.lock (free
  * slots: pop_magazine()), dm_sleep.lock. None is taken with another lock held but that one, and

@@ -7,9 +7,8 @@
  * not be cut off, the granules of a bitmap. So a driver that only unmaps whole mappings keeps the
  * whole, and the owner still loses nothing but what it gave back.
  *
- * Pins live in .word beside DM_CLOSED. A pin is a compare-and-swap while the bit is clear: once a
- * closer has set it, the number of pins only falls, and zero is final until the range is opened
- * again. Only LIVE ranges are open.
+ * Pins are counted in a cell (dm_pin.c). Once a range is closed the number of pins only falls, and
+ * zero is final until it is opened again. Only LIVE ranges are open.
  *
  * Cutting makes new ranges and closes the old one, after they have been published: a reader that
  * finds the old one closed looks again and finds a piece. Pins of the old range stay good, as each
@@ -43,7 +42,8 @@ struct dm_range *dm_range_new(struct dm_core *c, struct dm_file *file, uint64_t 
 	r->file_offset = file_offset;
 	r->file = file;
 	r->key = file->key;
-	r->word = DM_CLOSED;
+	r->core = c;
+	r->cell = dm_cell_new(&c->cells);
 	r->refs = 1;
 	r->state = DM_MAPPING;
 	r->flags = file->writable || DM_MUTATE(18) ? DM_MAP_WRITE : 0;
@@ -60,6 +60,7 @@ static void range_free(struct util_rcu_head *head)
 {
 	struct dm_range *r = caa_container_of(head, struct dm_range, rcu);
 
+	dm_cell_free(&r->core->cells, r->cell);
 	g_free(r->owned);
 	g_aligned_free(r);
 }
@@ -96,13 +97,13 @@ void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end)
 
 uint32_t dm_range_pins(const struct dm_range *r)
 {
-	return __atomic_load_n(&r->word, __ATOMIC_ACQUIRE) & ~DM_CLOSED;
+	return dm_cell_guess(r->cell);
 }
 
 static bool chain_pinned(const struct dm_range *r)
 {
 	for (; r; r = r->parent)
-		if (dm_range_pins(r))
+		if (dm_cell_pins(r->cell))
 			return true;
 	return false;
 }
@@ -114,12 +115,12 @@ bool dm_range_pinned_locked(struct dm_range *r)
 
 void dm_range_close_locked(struct dm_range *r)
 {
-	__atomic_fetch_or(&r->word, DM_CLOSED, __ATOMIC_ACQ_REL);
+	dm_cell_close(r->cell);
 }
 
 void dm_range_open_locked(struct dm_range *r)
 {
-	__atomic_fetch_and(&r->word, ~DM_CLOSED, __ATOMIC_RELEASE);
+	dm_cell_open(r->cell);
 }
 
 bool dm_range_wait_unpinned(struct dm_core *c, struct dm_range *r, uint64_t deadline_ns)
@@ -342,7 +343,7 @@ static struct dm_range *make_piece(struct dm_core *c, struct dm_range *r, uint64
 		}
 	}
 	if (r->state == DM_LIVE)
-		p->word = 0;
+		dm_cell_open(p->cell);
 	return p;
 }
 

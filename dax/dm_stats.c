@@ -13,6 +13,7 @@
 G_STATIC_ASSERT(OWN_SHARDS <= 64);
 
 _Thread_local unsigned int dm_shard_of_thread; /* 1 + its number; 0 = not looked for yet */
+unsigned int dm_shards_high;
 
 static uint64_t taken;
 static pthread_key_t key;
@@ -34,6 +35,17 @@ static void make_key(void)
 		g_error("pthread_key_create: out of keys");
 }
 
+/* Before this thread writes anything: who reads all shards then looks at it. */
+static void note_high(unsigned int n)
+{
+	unsigned int old = __atomic_load_n(&dm_shards_high, __ATOMIC_RELAXED);
+
+	n = MIN(n, OWN_SHARDS);
+	while (old < n && !__atomic_compare_exchange_n(&dm_shards_high, &old, n, true,
+						       __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
+}
+
 unsigned int dm_thread_shard_slow(void)
 {
 	uint64_t old = __atomic_load_n(&taken, __ATOMIC_RELAXED);
@@ -48,6 +60,7 @@ unsigned int dm_thread_shard_slow(void)
 		}
 	} while (!__atomic_compare_exchange_n(&taken, &old, old | UINT64_C(1) << shard, true,
 					      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	note_high(shard + 1);
 	dm_shard_of_thread = shard + 1;
 	pthread_setspecific(key, GUINT_TO_POINTER(shard + 1));
 	return shard;
@@ -66,7 +79,7 @@ static uint64_t sum(const struct dm_core *c, enum dm_counter what)
 	uint64_t n = 0;
 
 	for (unsigned int i = 0; i < DM_SHARDS; i++)
-		n += __atomic_load_n(&c->counters[i].v[what], __ATOMIC_RELAXED);
+		n += __atomic_load_n(&c->counters[i].v[what], __ATOMIC_ACQUIRE);
 	return n;
 }
 

@@ -35,13 +35,14 @@ static struct dm_chan_op unmap_op(const struct dm_range *r)
 	};
 }
 
-/* Closes a range that nobody has a pin on: a pin and this exclude each other. */
-static bool close_idle(struct dm_range *r)
+/* Closes a range that nobody has a pin on; of a pin and this one fails, or both. */
+static bool close_idle_locked(struct dm_range *r)
 {
-	uint32_t none = DM_MUTATE(20) ? dm_range_pins(r) : 0;
-
-	return __atomic_compare_exchange_n(&r->word, &none, DM_CLOSED, false, __ATOMIC_ACQ_REL,
-					   __ATOMIC_RELAXED);
+	dm_range_close_locked(r);
+	if (!dm_range_pinned_locked(r) || DM_MUTATE(20))
+		return true;
+	dm_range_open_locked(r);
+	return false;
 }
 
 static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_range *r)
@@ -61,7 +62,7 @@ static int evict_try_locked(struct dm_core *c, struct dm_evict *e, struct dm_ran
 	};
 	if (!dm_claim_try(c, cl, r->offset, dm_range_end(r)))
 		return -EAGAIN;
-	if (idle && !close_idle(r)) {
+	if (idle && !close_idle_locked(r)) {
 		dm_claim_release(c, cl);
 		return -EBUSY;
 	}
@@ -91,23 +92,29 @@ size_t dm_evict_oldest(struct dm_core *c, struct dm_evict *e, size_t want, uint6
 	return rc_collect(c->lingering, MIN(want, e->max - e->n), before_ns, e, busy);
 }
 
-/* Books the outcome of an unmap; the index's reference passes to the caller when true. */
-static bool unmapped_locked(struct dm_core *c, struct dm_range *r, int result)
+/*
+ * Books the outcome of an unmap, all that is counted included: whoever gets the claim next finds
+ * sums that balance. The index's reference passes to the caller when true; see dropped().
+ */
+static bool unmapped_locked(struct dm_core *c, struct dm_range *r, int result, enum dm_counter by,
+			    uint64_t ns)
 {
 	if (result && !DM_MUTATE(3)) {
 		dm_range_linger_locked(c, r);
 		return false;
 	}
+	dm_count(c, by, 1); /* before it is seen to linger no more */
+	dm_budget_release(c, 1);
 	dm_index_update(c, &r, 1, NULL, 0);
 	dm_range_dropped_locked(c, r);
+	dm_core_trace(c, DM_TRACE_UNMAP, r, ns);
+	DM_PROBE3(unmap, r->offset, r->len, ns);
 	return true;
 }
 
-static void dropped(struct dm_core *c, struct dm_range *r, uint64_t ns)
+/* The rest, with no lock held. */
+static void dropped(struct dm_core *c, struct dm_range *r)
 {
-	dm_core_trace(c, DM_TRACE_UNMAP, r, ns);
-	DM_PROBE3(unmap, r->offset, r->len, ns);
-	dm_budget_release(c, 1);
 	if (c->seat)
 		c->seat->freed(c, r->offset);
 	if (!DM_MUTATE(11))
@@ -133,16 +140,14 @@ int dm_evict_finish(struct dm_core *c, struct dm_evict *e, enum dm_counter by)
 			continue;
 		}
 		dm_stripes_lock(c, cl->mask);
-		gone = unmapped_locked(c, r, result);
+		gone = unmapped_locked(c, r, result, by, e->req.ns);
 		dm_claim_release(c, cl);
 		dm_stripes_unlock(c, cl->mask);
 		dm_stripes_wake(c, cl->mask);
-		if (gone) {
-			dm_count(c, by, 1);
-			dropped(c, r, e->req.ns);
-		} else {
+		if (gone)
+			dropped(c, r);
+		else
 			first_err = dm_first_err(first_err, result);
-		}
 		dm_budget_unmapped(c, 1);
 		dm_range_unref(r);
 	}
@@ -192,14 +197,12 @@ static int unmap_batch(struct dm_core *c, struct dm_range **v, size_t n)
 		bool gone;
 
 		dm_stripes_lock(c, mask);
-		gone = unmapped_locked(c, r, ops[i].w.result);
+		gone = unmapped_locked(c, r, ops[i].w.result, DM_C_asked_unmaps, req.ns);
 		dm_stripes_unlock(c, mask);
-		if (gone) {
-			dm_count(c, DM_C_asked_unmaps, 1);
-			dropped(c, r, req.ns);
-		} else {
+		if (gone)
+			dropped(c, r);
+		else
 			first_err = dm_first_err(first_err, ops[i].w.result);
-		}
 		dm_budget_unmapped(c, 1);
 	}
 	g_free(ops);

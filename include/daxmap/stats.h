@@ -67,4 +67,12 @@ struct dm_stats {
 	uint64_t map_latency[DM_HIST_BUCKETS]; /* bucket i: 2^i <= ns < 2^(i+1) */
 };
 
+/** dm_stats_accounted() - ranges given back of which it is known what became; removed_ranges
+ * whenever nothing is under way. */
+static inline uint64_t dm_stats_accounted(const struct dm_stats *s)
+{
+	return s->elided_revived + s->elided_overlaid + s->elided_cancelled + s->deferred_unmaps +
+	       s->asked_unmaps + s->dropped + s->lingering;
+}
+
 #endif

@@ -201,8 +201,7 @@ static void check(struct model *m)
 	CHECK(m, m->refused || counts.overlap_refused == 0);
 	CHECK(m, s.mapped == counts.live && s.mapped_bytes == counts.live * m->c->slot_size);
 	CHECK(m, counts.peak <= m->slots && s.mapped_peak <= m->slots);
-	CHECK(m, s.removed_ranges == s.elided_overlaid + s.deferred_unmaps + s.asked_unmaps +
-					     s.dropped + s.lingering);
+	CHECK(m, s.removed_ranges == dm_stats_accounted(&s));
 	if (m->step % 16 == 0)
 		dm_core_check(dm_cache_core(m->c));
 }

@@ -244,9 +244,7 @@ static void check_union(struct model *m, const struct window_fake_page *vmm)
 	CHECK(m, counts.live <= s.mapped);
 	CHECK(m, (m->flags & DM_WINDOW_SPLIT) || counts.live == s.mapped);
 	CHECK(m, s.mapped_bytes == w.granules * m->granule);
-	CHECK(m, s.removed_ranges == s.elided_revived + s.elided_overlaid + s.elided_cancelled +
-					     s.deferred_unmaps + s.asked_unmaps + s.dropped +
-					     s.lingering);
+	CHECK(m, s.removed_ranges == dm_stats_accounted(&s));
 }
 
 static void check_pinnable(struct model *m, unsigned int g)
