@@ -80,6 +80,7 @@ struct vmm {
 	uint64_t b_ns;
 	uint32_t live;
 	uint64_t op_ns; /* spent in operations, as slept */
+	uint64_t sum_live;
 	uint64_t ops;
 };
 
@@ -91,6 +92,7 @@ static int vmm_submit(struct dm_window *w, struct dm_window_op *ops, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		uint64_t start = util_now_ns();
 
+		v->sum_live += v->live;
 		sleep_ns(v->a_ns + v->b_ns * v->live);
 		if (dm_window_submit(v->fake, &ops[i], 1) != 0)
 			abort();
@@ -329,6 +331,7 @@ struct outcome {
 	double op_us;	    /* an operation, as waited for */
 	double path;	    /* unmaps on the guest's path, a miss */
 	double hits;	    /* an access */
+	double live;	    /* mappings, at an operation */
 };
 
 static void fill_zipf(struct guest *g)
@@ -394,7 +397,7 @@ static double accesses_a_miss(struct guest *g)
 
 static void measure(struct guest *g, struct vmm *v, double work, struct outcome *o)
 {
-	uint64_t misses, accesses, ops, op_ns, wait_ns, requests_ns;
+	uint64_t misses, accesses, ops, op_ns, wait_ns, requests_ns, sum_live;
 	struct dm_stats s0, s1;
 	GThread *worker = g_thread_new("reclaimer", reclaimer, g);
 
@@ -407,6 +410,7 @@ static void measure(struct guest *g, struct vmm *v, double work, struct outcome 
 				 accesses_a_miss(g));
 	misses = g->misses, accesses = g->accesses, ops = v->ops, op_ns = v->op_ns;
 	wait_ns = g->wait_ns;
+	sum_live = v->sum_live;
 	requests_ns = __atomic_load_n(&g->requests_ns, __ATOMIC_RELAXED);
 	dm_table_stats(g->t, &s0);
 	read_some(g, (uint64_t)opt_misses);
@@ -420,6 +424,7 @@ static void measure(struct guest *g, struct vmm *v, double work, struct outcome 
 		.requests_us = (double)requests_ns / (double)misses / 1000,
 		.op_us = (double)(v->op_ns - op_ns) / (double)MAX(1, v->ops - ops) / 1000,
 		.path = (double)(s1.asked_unmaps - s0.asked_unmaps) / (double)misses,
+		.live = (double)(v->sum_live - sum_live) / (double)MAX(1, v->ops - ops),
 		.hits = 1 - (double)misses / (double)(g->accesses - accesses),
 	};
 	g_mutex_lock(&g->lock);
@@ -501,12 +506,14 @@ static bool compare(bool overlay, enum pattern pattern, double work)
 	requests[1] = MEDIAN(forward, requests_us);
 	printf("bench b driver=%s pattern=%s work=%.1f slots=%d file=4x rounds=%d misses=%d "
 	       "hits=%.2f full_calls=%.3f forward_calls=%.3f full_unmaps_on_path=%.3f "
-	       "op_us=%.0f full_reader_us=%.0f forward_reader_us=%.0f reader_ratio=%.2f "
+	       "full_live=%.1f forward_live=%.1f full_op_us=%.0f forward_op_us=%.0f "
+	       "full_reader_us=%.0f forward_reader_us=%.0f reader_ratio=%.2f "
 	       "full_requests_us=%.0f forward_requests_us=%.0f requests_ratio=%.2f\n",
 	       overlay ? "overlay" : "shmem", pattern_names[pattern], work, opt_slots, opt_rounds,
 	       opt_misses, MEAN(full, hits), MEAN(full, calls), MEAN(forward, calls),
-	       MEAN(full, path), MEAN(forward, op_us), wait[0], wait[1], wait[1] / wait[0],
-	       requests[0], requests[1], requests[1] / requests[0]);
+	       MEAN(full, path), MEAN(full, live), MEAN(forward, live), MEAN(full, op_us),
+	       MEAN(forward, op_us), wait[0], wait[1], wait[1] / wait[0], requests[0], requests[1],
+	       requests[1] / requests[0]);
 	fflush(stdout);
 	/* shmem: whether the worker keeps up is a matter of time */
 	return !overlay || MEAN(full, calls) <= 1.05;

@@ -141,7 +141,7 @@ static void load(void *ctx, struct rc_load *l)
 		l->idle = rc_count(c->core.lingering);
 }
 
-static bool drain(void *ctx, size_t want, uint64_t before_ns)
+static enum rc_drained drain(void *ctx, size_t want, uint64_t before_ns)
 {
 	struct dm_cache *c = dm_cache_of(ctx);
 	uint64_t keep = (uint64_t)c->slots.n * c->core.marks.low / 100;
@@ -149,7 +149,9 @@ static bool drain(void *ctx, size_t want, uint64_t before_ns)
 
 	/* memory pressure asks for all; but what is mapped is in use, not given back */
 	want = MIN(want, used(c) > keep ? used(c) - keep : 0);
-	return want == 0 || (unmap_some(c, want, DM_C_deferred_unmaps, &ok) > 0 && ok);
+	if (want == 0 || unmap_some(c, want, DM_C_deferred_unmaps, &ok) > 0)
+		return ok ? RC_DRAINED : RC_REFUSED;
+	return RC_IN_USE;
 }
 
 static bool oldest(void *ctx, uint64_t *stamp)

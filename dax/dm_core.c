@@ -75,6 +75,8 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 	size_chunks(c, chunk);
 	dm_index_init(c);
 	dm_cells_init(&c->cells);
+	util_mutex_init(&c->orphans_lock);
+	dm_vec_init(&c->orphans);
 	for (unsigned int i = 0; i < DM_STRIPES; i++) {
 		util_mutex_init(&c->stripes[i].lock);
 		util_cond_init(&c->stripes[i].cond);
@@ -90,6 +92,10 @@ void dm_core_destroy(struct dm_core *c)
 	dm_drain_destroy(c);
 	dm_core_drop_all(c);
 	g_assert(c->budget.mapped == 0 && c->budget.unmapping == 0);
+	if (c->n_orphans)
+		g_error("a pin outlives its table");
+	dm_vec_clear(&c->orphans);
+	util_mutex_destroy(&c->orphans_lock);
 	rc_set_free(c->lingering);
 	dm_chan_destroy(&c->chan);
 	dm_files_destroy(c);
@@ -106,38 +112,87 @@ void dm_core_destroy(struct dm_core *c)
 	dm_index_destroy(c);
 }
 
+static void put_range(struct dm_core *c, struct dm_range *r)
+{
+	dm_file_put(c, r->file);
+	dm_range_unref(r);
+}
+
+void dm_core_put_orphans(struct dm_core *c)
+{
+	struct dm_vec free;
+	size_t kept = 0;
+
+	if (__atomic_load_n(&c->n_orphans, __ATOMIC_SEQ_CST) == 0)
+		return;
+	dm_vec_init(&free);
+	util_mutex_lock(&c->orphans_lock);
+	for (size_t i = 0; i < c->orphans.n; i++) {
+		struct dm_range *r = c->orphans.v[i];
+
+		if (dm_range_pinned_locked(r)) /* closed for good, so no stripe is needed */
+			c->orphans.v[kept++] = r;
+		else
+			dm_vec_add(&free, r);
+	}
+	c->orphans.n = kept;
+	__atomic_store_n(&c->n_orphans, kept, __ATOMIC_SEQ_CST);
+	util_mutex_unlock(&c->orphans_lock);
+	for (size_t i = 0; i < free.n; i++)
+		put_range(c, free.v[i]);
+	dm_vec_clear(&free);
+}
+
+static void add_orphan(struct dm_core *c, struct dm_range *r)
+{
+	util_mutex_lock(&c->orphans_lock);
+	dm_vec_add(&c->orphans, r);
+	__atomic_store_n(&c->n_orphans, c->orphans.n, __ATOMIC_SEQ_CST);
+	util_mutex_unlock(&c->orphans_lock);
+}
+
+/* Takes @all out of the table. The claim's stripes are locked, and they are not on return. */
+static void drop_claimed(struct dm_core *c, struct dm_claim *cl, struct dm_vec *all)
+{
+	dm_index_update(c, all->v, all->n, NULL, 0);
+	for (size_t i = 0; i < all->n; i++)
+		dm_range_dropped_locked(c, all->v[i]);
+	dm_count(c, DM_C_dropped, all->n);
+	dm_budget_release(c, (uint32_t)all->n);
+	if (!DM_MUTATE(17))
+		__atomic_store_n(&c->broken, false, __ATOMIC_SEQ_CST);
+	dm_claim_release(c, cl);
+	dm_stripes_unlock(c, cl->mask);
+	dm_stripes_wake(c, cl->mask);
+}
+
 void dm_core_drop_all(struct dm_core *c)
 {
+	uint64_t deadline;
 	struct dm_claim cl;
 	struct dm_vec all;
 
 	dm_vec_init(&all);
 	dm_claim_acquire(c, &cl, 0, c->caps.size);
+	deadline = util_now_ns() + c->pin_wait_ns;
 	dm_index_collect(c, 0, c->caps.size, &all);
 	for (size_t i = 0; i < all.n; i++)
 		dm_unmap_begin_locked(c, all.v[i]);
 	dm_stripes_unlock(c, cl.mask);
 	for (size_t i = 0; i < all.n; i++)
-		dm_range_wait_unpinned(c, all.v[i], 0);
-
+		dm_range_wait_unpinned(c, all.v[i], deadline);
 	dm_stripes_lock(c, cl.mask);
-	dm_index_update(c, all.v, all.n, NULL, 0);
-	for (size_t i = 0; i < all.n; i++)
-		dm_range_dropped_locked(c, all.v[i]);
-	dm_count(c, DM_C_dropped, all.n);
-	dm_budget_release(c, (uint32_t)all.n);
-	if (!DM_MUTATE(17))
-		__atomic_store_n(&c->broken, false, __ATOMIC_SEQ_CST);
-	dm_claim_release(c, &cl);
-	dm_stripes_unlock(c, cl.mask);
-	dm_stripes_wake(c, cl.mask);
+	drop_claimed(c, &cl, &all);
 
 	dm_budget_unmapped(c, (uint32_t)all.n);
 	for (size_t i = 0; i < all.n; i++) {
-		dm_file_put(c, all.v[i]->file);
-		dm_range_unref(all.v[i]);
+		if (dm_range_pinned_locked(all.v[i])) /* closed for good, so no stripe is needed */
+			add_orphan(c, all.v[i]);
+		else
+			put_range(c, all.v[i]);
 	}
 	dm_vec_clear(&all);
+	dm_core_put_orphans(c); /* whose pins went before they were orphans */
 }
 
 void dm_core_trace_event(struct dm_core *c, struct dm_trace_event *e)

@@ -247,6 +247,9 @@ struct dm_core {
 	struct rc_cost cost;
 	struct util_mutex hash_locks[DM_HASH_LOCKS];
 	struct dm_cells cells;
+	struct util_mutex orphans_lock;
+	struct dm_vec orphans; /* host seat: dropped, but pinned: they hold their files */
+	size_t n_orphans;      /* read without the lock */
 	struct dm_stripe stripes[DM_STRIPES];
 	struct dm_file_stripe file_stripes[DM_FILE_STRIPES];
 	struct dm_counters counters[DM_SHARDS];
@@ -264,8 +267,11 @@ void dm_core_init(struct dm_core *c, struct dm_window *window,
 		  const struct dm_file_provider *provider, const struct dm_table_config *config,
 		  const struct dm_seat_ops *seat, uint64_t chunk);
 void dm_core_destroy(struct dm_core *c);
-/** dm_core_drop_all() - forgets every range; waits for pins; the driver hears nothing. */
+/** dm_core_drop_all() - forgets every range; the driver hears nothing. Waits for pins, but not for
+ * ever: what is pinned then is an orphan until the unpin. */
 void dm_core_drop_all(struct dm_core *c);
+/** dm_core_put_orphans() - lets go of those that are pinned no more; no lock held. */
+void dm_core_put_orphans(struct dm_core *c);
 static inline bool dm_core_broken(const struct dm_core *c)
 {
 	return __atomic_load_n(&c->broken, __ATOMIC_SEQ_CST);
@@ -423,7 +429,7 @@ uint32_t dm_range_pins(const struct dm_range *r);
 void dm_range_close_locked(struct dm_range *r);
 void dm_range_open_locked(struct dm_range *r);
 /** dm_range_wait_unpinned() - the range is closed and claimed by the caller; no lock held.
- * False at the deadline (0 = none). */
+ * False at the deadline. */
 bool dm_range_wait_unpinned(struct dm_core *c, struct dm_range *r, uint64_t deadline_ns);
 /** dm_range_owned() - does the owner have any byte of [lo, hi) (clipped to the range)? */
 bool dm_range_owned(const struct dm_core *c, const struct dm_range *r, uint64_t lo, uint64_t hi);
@@ -515,7 +521,8 @@ void dm_unmap_begin_locked(struct dm_core *c, struct dm_range *r);
 /**
  * dm_unmap_claimed() - unmaps ranges that the caller has begun to, and waits for pins
  *
- * No lock held. Those that the driver refused linger.
+ * No lock held. Those that the driver refused linger, and so do those that are still pinned after
+ * .pin_wait_ns (EBUSY).
  */
 int dm_unmap_claimed(struct dm_core *c, struct dm_vec *ranges);
 int dm_unmap_file(struct dm_core *c, struct dm_file_key file, bool live);

@@ -59,7 +59,8 @@ static bool oldest(void *ctx, uint64_t *stamp)
 	return rc_oldest(c->lingering, stamp);
 }
 
-/* Evicts up to @want that linger since before @before_ns; *@ok: all that were claimed went. */
+/* Evicts up to @want that linger since before @before_ns, until the driver refuses one; *@ok: it
+ * did not. Returns how many went. */
 static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok)
 {
 	bool overlay = dm_can(c, DM_WINDOW_OVERLAY);
@@ -75,26 +76,29 @@ static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok
 			break;
 		DM_PROBE2(reclaim, n, rc_count(c->lingering));
 		*ok = dm_evict_run(c, &e, DM_C_deferred_unmaps) == 0;
-		done += n;
+		if (*ok)
+			done += n;
 	}
 	dm_evict_destroy(&e);
 	dm_count(c, DM_C_reclaim_skipped, busy);
 	return done;
 }
 
-static bool drain(void *ctx, size_t want, uint64_t before_ns)
+static enum rc_drained drain(void *ctx, size_t want, uint64_t before_ns)
 {
 	struct dm_core *c = ctx;
 	bool ok = true;
-	size_t n = 0;
+	size_t n = 0, aged = 0;
 
 	if (dm_core_broken(c))
-		return false;
+		return RC_REFUSED;
 	if (want)
 		n = evict(c, want, UINT64_MAX, &ok);
 	if (ok && before_ns)
-		evict(c, SIZE_MAX, before_ns, &ok);
-	return ok && n >= want;
+		aged = evict(c, SIZE_MAX, before_ns, &ok);
+	if (!ok) /* after some progress it is worth another try soon */
+		return n + aged ? RC_IN_USE : RC_REFUSED;
+	return n < want ? RC_IN_USE : RC_DRAINED;
 }
 
 static const struct rc_worker_ops worker_ops = {.load = load, .drain = drain, .oldest = oldest};

@@ -20,6 +20,7 @@
  *                                                                 stripes
  *  dm_budget.lock     sleepers waiting for a free mapping         leaf: dm_budget_wake() under
  *                                                                 stripes, dm_budget_wait()
+ *  dm_core.orphans_lock  ranges dropped while pinned              leaf
  *  dm_cells.lock      free pin cells                              leaf: dm_range_new() under
  *                                                                 stripes
  *

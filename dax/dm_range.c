@@ -93,6 +93,7 @@ void dm_range_wake_closer(struct dm_core *c, uint64_t offset, uint64_t end)
 	dm_budget_wake(c);
 	if (c->seat)
 		c->seat->unpinned(c, offset);
+	dm_core_put_orphans(c);
 }
 
 uint32_t dm_range_pins(const struct dm_range *r)
@@ -133,10 +134,7 @@ bool dm_range_wait_unpinned(struct dm_core *c, struct dm_range *r, uint64_t dead
 	while (dm_range_pinned_locked(r) && in_time) {
 		if (!start)
 			start = util_now_ns();
-		if (deadline_ns)
-			in_time = util_cond_wait_until(&s->cond, &s->lock, deadline_ns);
-		else
-			util_cond_wait(&s->cond, &s->lock);
+		in_time = util_cond_wait_until(&s->cond, &s->lock, deadline_ns);
 	}
 	in_time = !dm_range_pinned_locked(r);
 	util_mutex_unlock(&s->lock);

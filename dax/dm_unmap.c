@@ -179,43 +179,57 @@ void dm_unmap_begin_locked(struct dm_core *c, struct dm_range *r)
 	dm_range_set_state(r, DM_UNMAPPING);
 }
 
-/* One batch of dm_unmap_claimed(). */
-static int unmap_batch(struct dm_core *c, struct dm_range **v, size_t n)
+/* What the driver, or we ourselves, said of an unmap; true: the driver does not have it any more.
+ */
+static bool settle_unmap(struct dm_core *c, struct dm_range *r, int result, uint64_t ns)
+{
+	uint64_t mask = dm_range_mask(c, r);
+	bool gone;
+
+	dm_stripes_lock(c, mask);
+	gone = unmapped_locked(c, r, result, DM_C_asked_unmaps, ns);
+	dm_stripes_unlock(c, mask);
+	if (gone)
+		dropped(c, r);
+	dm_budget_unmapped(c, 1);
+	return gone;
+}
+
+/* One batch of dm_unmap_claimed(). Those whose pins outlast the deadline linger. */
+static int unmap_batch(struct dm_core *c, struct dm_range **v, size_t n, uint64_t deadline)
 {
 	struct dm_chan_op *ops = g_new(struct dm_chan_op, n);
-	struct dm_chan_request req = {.ops = ops, .n = n};
+	struct dm_range **sent = g_new(struct dm_range *, n);
+	struct dm_chan_request req = {.ops = ops};
 	int first_err = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		dm_range_wait_unpinned(c, v[i], 0);
-		ops[i] = unmap_op(v[i]);
+		if (!dm_range_wait_unpinned(c, v[i], deadline)) {
+			settle_unmap(c, v[i], -EBUSY, 0);
+			first_err = dm_first_err(first_err, -EBUSY);
+			continue;
+		}
+		sent[req.n] = v[i];
+		ops[req.n++] = unmap_op(v[i]);
 	}
-	dm_submit(c, &req);
-	for (size_t i = 0; i < n; i++) {
-		struct dm_range *r = v[i];
-		uint64_t mask = dm_range_mask(c, r);
-		bool gone;
-
-		dm_stripes_lock(c, mask);
-		gone = unmapped_locked(c, r, ops[i].w.result, DM_C_asked_unmaps, req.ns);
-		dm_stripes_unlock(c, mask);
-		if (gone)
-			dropped(c, r);
-		else
+	if (req.n)
+		dm_submit(c, &req);
+	for (size_t i = 0; i < req.n; i++)
+		if (!settle_unmap(c, sent[i], ops[i].w.result, req.ns))
 			first_err = dm_first_err(first_err, ops[i].w.result);
-		dm_budget_unmapped(c, 1);
-	}
+	g_free(sent);
 	g_free(ops);
 	return first_err;
 }
 
 int dm_unmap_claimed(struct dm_core *c, struct dm_vec *ranges)
 {
+	uint64_t deadline = util_now_ns() + c->pin_wait_ns;
 	size_t batch = MAX(1, c->caps.batch);
 	int first_err = 0;
 
 	for (size_t i = 0; i < ranges->n; i += batch) {
-		int err = unmap_batch(c, ranges->v + i, MIN(batch, ranges->n - i));
+		int err = unmap_batch(c, ranges->v + i, MIN(batch, ranges->n - i), deadline);
 
 		first_err = dm_first_err(first_err, err);
 	}

@@ -167,15 +167,20 @@ bool rc_above_high(const struct rc_load *load, const struct rc_marks *marks);
  */
 struct rc_worker;
 
+enum rc_drained {
+	RC_DRAINED,
+	RC_IN_USE,  /* some that should have gone are in use */
+	RC_REFUSED, /* none went, as the other side refuses */
+};
+
 /**
  * struct rc_worker_ops - what the worker asks of its user
  * @load: fills in the load; any cost
- * @drain: evicts up to @want candidates and then all stamped before @before_ns; blocks. Returns
- *         false when nothing could be evicted although some should
+ * @drain: evicts up to @want candidates and then all stamped before @before_ns; blocks
  */
 struct rc_worker_ops {
 	void (*load)(void *ctx, struct rc_load *load);
-	bool (*drain)(void *ctx, size_t want, uint64_t before_ns);
+	enum rc_drained (*drain)(void *ctx, size_t want, uint64_t before_ns);
 	bool (*oldest)(void *ctx, uint64_t *stamp);
 };
 
@@ -183,6 +188,12 @@ struct rc_worker_ops {
  * it returns. @marks, @ops and @ctx are borrowed. */
 struct rc_worker *rc_worker_new(const struct rc_marks *marks, const struct rc_worker_ops *ops,
 				void *ctx);
+/** rc_worker_new_with_psi() - as rc_worker_new(); @psi_fd, which is closed in the end, says POLLPRI
+ * when memory is short; -1: nothing does. */
+struct rc_worker *rc_worker_new_with_psi(const struct rc_marks *marks,
+					 const struct rc_worker_ops *ops, void *ctx, int psi_fd);
+/** rc_psi_open() - a trigger set in the pressure file @path, or -1. */
+int rc_psi_open(const char *path);
 /** rc_worker_free() - stops it in whatever state it is; waits for a drain under way. */
 void rc_worker_free(struct rc_worker *w);
 /**

@@ -8,6 +8,9 @@
  * Pressure: Linux PSI (Documentation/accounting/psi.rst). The trigger asks to be woken when tasks
  * were stalled on memory for 100 ms within one second. Where the file is missing, or may not be
  * written, there is no such trigger.
+ *
+ * Where the other side refuses all that should go, it is left alone for 10 ms, then twice as long
+ * each time, up to a second, whatever kicks meanwhile.
  */
 #include "rc.h"
 
@@ -22,12 +25,12 @@
 #include "util_fd.h"
 #include "util_lock.h"
 
-/* syscalls: eventfd2 openat poll read write close */
-
 /* syscalls: openat eventfd2 ppoll read write close */
+
 #define PSI_FILE "/proc/pressure/memory"
 #define PSI_TRIGGER "some 100000 1000000"
 #define RETRY_NS UINT64_C(10000000)
+#define RETRY_MAX_NS UINT64_C(1000000000)
 
 struct rc_worker {
 	const struct rc_marks *marks;
@@ -37,14 +40,16 @@ struct rc_worker {
 	int event_fd;
 	int psi_fd;
 	bool stop;
-	bool want_first;  /* the next candidate must kick */
-	bool want_urgent; /* the next urgent one must */
+	bool want_first;   /* the next candidate must kick */
+	bool want_urgent;  /* the next urgent one must */
+	uint64_t retry_ns; /* 0, or how long the other side is left alone after a refusal ... */
+	uint64_t retry_at; /* ... and until when, whoever kicks */
 	uint64_t passes;
 };
 
-static int open_psi(void)
+int rc_psi_open(const char *path)
 {
-	int fd = open(PSI_FILE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd >= 0 && write(fd, PSI_TRIGGER, sizeof(PSI_TRIGGER)) < 0)
 		util_close(&fd);
@@ -113,19 +118,39 @@ static bool nap(struct rc_worker *w, uint64_t deadline_ns)
 	return p[1].revents & POLLPRI;
 }
 
+/* When to look again after a drain that did not do all it should; 0: it did. */
+static uint64_t look_again(struct rc_worker *w, enum rc_drained how)
+{
+	uint64_t now = util_now_ns();
+
+	if (how == RC_REFUSED) {
+		w->retry_ns = w->retry_ns ? MIN(2 * w->retry_ns, RETRY_MAX_NS) : RETRY_NS;
+		w->retry_at = now + w->retry_ns;
+		return w->retry_at;
+	}
+	w->retry_ns = 0;
+	return how == RC_IN_USE ? now + RETRY_NS : 0;
+}
+
 /* One look at the load; returns when to look again. */
 static uint64_t pass(struct rc_worker *w, bool pressure)
 {
-	uint64_t now = util_now_ns(), stamp;
+	uint64_t now = util_now_ns(), stamp, again;
 	struct rc_marks marks = rc_marks_load(w->marks);
 	struct rc_load load = {0};
 	struct rc_decision d;
 
+	if (w->retry_ns && now < w->retry_at)
+		return w->retry_at;
 	w->ops->load(w->ctx, &load);
 	d = rc_decide(&load, &marks, pressure);
 	__atomic_add_fetch(&w->passes, 1, __ATOMIC_RELAXED);
-	if (load.idle && !w->ops->drain(w->ctx, d.want, now > d.age_ns ? now - d.age_ns : 0))
-		return util_now_ns() + RETRY_NS;
+	if (load.idle) {
+		again = look_again(
+			w, w->ops->drain(w->ctx, d.want, now > d.age_ns ? now - d.age_ns : 0));
+		if (again)
+			return again;
+	}
 	if (!w->ops->oldest(w->ctx, &stamp))
 		return UINT64_MAX;
 	/* at least the retry time from now: what is in use is stamped anew, not spun upon */
@@ -154,20 +179,26 @@ static gpointer run(gpointer data)
 	return NULL;
 }
 
-struct rc_worker *rc_worker_new(const struct rc_marks *marks, const struct rc_worker_ops *ops,
-				void *ctx)
+struct rc_worker *rc_worker_new_with_psi(const struct rc_marks *marks,
+					 const struct rc_worker_ops *ops, void *ctx, int psi_fd)
 {
 	struct rc_worker *w = g_new0(struct rc_worker, 1);
 
 	w->marks = marks;
 	w->ops = ops;
 	w->ctx = ctx;
-	w->psi_fd = open_psi();
+	w->psi_fd = psi_fd;
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->event_fd < 0)
 		g_error("eventfd: %s", g_strerror(errno));
 	w->thread = g_thread_new("dax-reclaim", run, w);
 	return w;
+}
+
+struct rc_worker *rc_worker_new(const struct rc_marks *marks, const struct rc_worker_ops *ops,
+				void *ctx)
+{
+	return rc_worker_new_with_psi(marks, ops, ctx, rc_psi_open(PSI_FILE));
 }
 
 void rc_worker_free(struct rc_worker *w)

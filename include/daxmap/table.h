@@ -116,17 +116,19 @@ int dm_host_remove(struct dm_table *t, uint64_t offset, uint64_t len);
  * dm_host_flush_file() - unmaps the lingering ranges of @file, or, with @live, all of them
  *
  * For unlink + forget (@live false) and for the end of an owner (@live true). Returns when the
- * driver has done it.
+ * driver has done it, or with -EBUSY if a pin has lasted for two seconds meanwhile.
  */
 int dm_host_flush_file(struct dm_table *t, struct dm_file_key file, bool live);
 
 /** dm_host_flush() - unmaps everything, waits for it, and leaves an empty table (FUSE_DESTROY,
- * a repeated FUSE_INIT). Waits for pins. */
+ * a repeated FUSE_INIT). Waits two seconds for pins; what is pinned then lingers, and the answer is
+ * -EBUSY. */
 int dm_host_flush(struct dm_table *t);
 
 /** dm_host_forget() - drops every range without a word to the driver: the VMM has dropped them
- * itself (device reset), or the session is gone. Also ends the broken state. Waits for pins and
- * for driver calls under way to return. */
+ * itself (device reset), or the session is gone. Also ends the broken state. Waits for driver calls
+ * under way to return, and two seconds for pins: one that lasts longer (an I/O stuck in the host's
+ * disk) keeps its file open until the unpin, and nothing else. */
 void dm_host_forget(struct dm_table *t);
 
 /** dm_host_broken() - has the driver's channel broken, so that every call answers -EPIPE? */

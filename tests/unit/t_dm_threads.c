@@ -432,6 +432,52 @@ static void test_worker_stops_in_the_middle(void)
 	g_thread_join(t);
 }
 
+/* An I/O that is stuck holds up neither the end of a session nor its device's reset. */
+static void test_stuck_pin_and_flush(void)
+{
+	struct dm_fixture fx;
+	struct dm_pin pin;
+
+	fx_begin(&fx, FX_SHMEM, 0, NULL);
+	dm_table_core(fx.t)->pin_wait_ns = 1000000;
+	for (uint64_t g = 0; g < 3; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, g, 0), ==, 0);
+	g_assert_cmpint(dm_host_pin(fx.t, FX_GRANULE, 1, &pin), ==, 0);
+	g_assert_cmpint(dm_host_flush(fx.t), ==, -EBUSY);
+	g_assert_true(fx_hole(&fx, 0) && fx_shows(&fx, 1, 1, 0) && fx_hole(&fx, 2));
+	fx_assert_balance(&fx);
+	dm_host_unpin(fx.t, &pin);
+	g_assert_cmpint(dm_host_flush(fx.t), ==, 0);
+	g_assert_true(fx_hole(&fx, 1));
+	fx_end(&fx);
+}
+
+static void test_stuck_pin_and_forget(void)
+{
+	struct dm_fixture fx;
+	struct dm_pin pin;
+
+	fx_begin(&fx, FX_SHMEM, 0, NULL);
+	dm_table_core(fx.t)->pin_wait_ns = 1000000;
+	for (uint64_t g = 0; g < 3; g++)
+		g_assert_cmpint(fx_setup(&fx, g, 1, g, 0), ==, 0);
+	g_assert_cmpint(dm_host_pin(fx.t, FX_GRANULE, 1, &pin), ==, 0);
+	window_fake_reset(fx.fake);
+	dm_host_forget(fx.t);
+	g_assert_cmpint(fx.open_files, ==, 1);
+	g_assert_cmpuint(fx_stats(&fx).mapped, ==, 0);
+	fx_assert_balance(&fx);
+	/* the next session has the place, and the file, at once */
+	g_assert_cmpint(fx_setup(&fx, 1, 1, 1, 0), ==, 0);
+	g_assert_cmpint(fx_setup(&fx, 2, 1, 5, 0), ==, 0);
+	g_assert_cmpint(fx.open_files, ==, 2);
+	g_assert_cmpint(dm_host_flush(fx.t), ==, 0);
+	g_assert_cmpint(fx.open_files, ==, 1);
+	dm_host_unpin(fx.t, &pin);
+	g_assert_cmpint(fx.open_files, ==, 0);
+	fx_end(&fx);
+}
+
 static void count_event(void *ctx, const struct dm_trace_event *e)
 {
 	unsigned int *n = ctx;
@@ -468,6 +514,8 @@ static void test_trace(void)
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
+	g_test_add_func("/dm/threads/stuck-pin-and-flush", test_stuck_pin_and_flush);
+	g_test_add_func("/dm/threads/stuck-pin-and-forget", test_stuck_pin_and_forget);
 	g_test_add_func("/dm/combine", test_askers_are_combined);
 	g_test_add_func("/dm/join", test_neighbours_are_joined);
 	g_test_add_func("/dm/cancel", test_queued_unmap_is_cancelled);

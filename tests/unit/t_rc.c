@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reclaim by itself: order, second chances, policy, cost. */
+/* Reclaim by itself: order, second chances, policy, cost, and the worker. */
+#include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
+#include <glib/gstdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "rc.h"
+#include "util_lock.h"
 
 struct item {
 	struct rc_node n;
@@ -147,6 +153,108 @@ static void test_cost(void)
 	g_assert_cmpuint(rc_cost_dearer(&c, 400), <, 450);
 }
 
+/* A worker over candidates that are only a number. */
+struct farm {
+	size_t idle;
+	size_t drains;
+	size_t asked; /* of the last drain */
+	enum rc_drained answer;
+};
+
+static void farm_load(void *ctx, struct rc_load *l)
+{
+	struct farm *f = ctx;
+
+	*l = (struct rc_load){.idle = __atomic_load_n(&f->idle, __ATOMIC_SEQ_CST), .overlay = true};
+}
+
+static enum rc_drained farm_drain(void *ctx, size_t want, uint64_t before_ns)
+{
+	struct farm *f = ctx;
+
+	if (f->answer == RC_DRAINED && want)
+		__atomic_store_n(&f->idle, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&f->asked, want, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&f->drains, 1, __ATOMIC_SEQ_CST);
+	return f->answer;
+}
+
+static bool farm_oldest(void *ctx, uint64_t *stamp)
+{
+	struct farm *f = ctx;
+
+	*stamp = util_now_ns();
+	return __atomic_load_n(&f->idle, __ATOMIC_SEQ_CST) > 0;
+}
+
+static const struct rc_worker_ops farm_ops = {
+	.load = farm_load, .drain = farm_drain, .oldest = farm_oldest};
+static const struct rc_marks an_hour = {
+	.high = 80, .low = 60, .linger_ns = UINT64_C(3600000000000)};
+
+/* Out-of-band data makes a socket say POLLPRI, as a pressure file does. */
+static void test_pressure_drains_all(void)
+{
+	struct farm f = {.idle = 7};
+	struct rc_worker *w;
+	int s[2], psi;
+	char c;
+
+	g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s), ==, 0);
+	psi = fcntl(s[0], F_DUPFD_CLOEXEC, 0);
+	w = rc_worker_new_with_psi(&an_hour, &farm_ops, &f, psi);
+	while (__atomic_load_n(&f.drains, __ATOMIC_SEQ_CST) == 0)
+		g_usleep(100);
+	g_assert_cmpuint(__atomic_load_n(&f.idle, __ATOMIC_SEQ_CST), ==, 7);
+	if (send(s[1], "!", 1, MSG_OOB) != 1) {
+		g_test_skip("no out-of-band data on this kernel's Unix sockets");
+	} else {
+		while (__atomic_load_n(&f.idle, __ATOMIC_SEQ_CST))
+			g_usleep(100);
+		g_assert_cmpint(recv(s[0], &c, 1, MSG_OOB), ==, 1);
+	}
+	rc_worker_free(w);
+	g_assert_cmpint(fcntl(psi, F_GETFD), ==, -1);
+	close(s[0]);
+	close(s[1]);
+}
+
+static void test_pressure_file(void)
+{
+	g_autofree char *path = NULL, *text = NULL;
+	int fd = g_file_open_tmp("psi-XXXXXX", &path, NULL);
+	gsize n;
+
+	g_assert_cmpint(fd, >=, 0);
+	close(fd);
+	fd = rc_psi_open(path);
+	g_assert_cmpint(fd, >=, 0);
+	close(fd);
+	g_assert_true(g_file_get_contents(path, &text, &n, NULL));
+	g_assert_cmpstr(text, ==, "some 100000 1000000");
+	g_assert_cmpuint(n, ==, strlen(text) + 1);
+	g_unlink(path);
+	g_assert_cmpint(rc_psi_open(path), ==, -1); /* then there is no such trigger */
+	g_assert_cmpint(rc_psi_open("/proc/version"), ==, -1);
+}
+
+/* However often it is kicked, who refuses is asked every 10 ms at most, and less and less. */
+static void test_refusals_slow_the_worker_down(void)
+{
+	struct farm f = {.idle = 1, .answer = RC_REFUSED};
+	uint64_t start = util_now_ns();
+	struct rc_worker *w = rc_worker_new_with_psi(&an_hour, &farm_ops, &f, -1);
+	size_t drains;
+
+	while ((drains = __atomic_load_n(&f.drains, __ATOMIC_SEQ_CST)) < 4) {
+		rc_worker_kick(w, true);
+		g_usleep(100);
+	}
+	/* 10 + 20 + 40 ms lie between four of them */
+	g_assert_cmpuint(util_now_ns() - start, >=, 70000000);
+	rc_worker_free(w);
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
@@ -155,5 +263,8 @@ int main(int argc, char **argv)
 	g_test_add_func("/rc/all-busy", test_all_busy_ends);
 	g_test_add_func("/rc/policy", test_policy);
 	g_test_add_func("/rc/cost", test_cost);
+	g_test_add_func("/rc/worker/pressure", test_pressure_drains_all);
+	g_test_add_func("/rc/worker/pressure-file", test_pressure_file);
+	g_test_add_func("/rc/worker/refusals", test_refusals_slow_the_worker_down);
 	return g_test_run();
 }
