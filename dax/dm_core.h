@@ -199,7 +199,7 @@ struct dm_chan {
 	struct cds_list_head unmaps;
 	struct cds_list_head patient;
 	bool busy;
-	unsigned int owed;	  /* rounds of maps that no patient unmap has followed yet */
+	unsigned int owed;	  /* rounds of maps that have overtaken patient unmaps */
 	uint64_t map_end_ns;	  /* when the last round of maps came back ... */
 	uint64_t map_ns;	  /* ... and how long it took */
 	unsigned int passed_over; /* times that maps were preferred to queued unmaps */
@@ -476,6 +476,9 @@ void dm_chan_destroy(struct dm_chan *ch);
  * Returns 0 or -EPIPE (the table is then broken). Results are in the operations.
  */
 int dm_submit(struct dm_core *c, struct dm_chan_request *req);
+#define DM_PATIENT_MAX 4
+/** dm_chan_owed() - how many unmaps the next patient request should hold: 1 to DM_PATIENT_MAX. */
+size_t dm_chan_owed(struct dm_core *c);
 /** dm_submit_cancel() - withdraws one operation; false when it has been sent already. */
 bool dm_submit_cancel(struct dm_core *c, struct dm_chan_request *req, uint32_t slot);
 

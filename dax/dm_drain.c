@@ -59,6 +59,17 @@ static bool oldest(void *ctx, uint64_t *stamp)
 	return rc_oldest(c->lingering, stamp);
 }
 
+/* Where unmaps stand in the way of maps: one, unless they have fallen behind. */
+static size_t batch_now(struct dm_core *c)
+{
+	size_t owed;
+
+	if (dm_can(c, DM_WINDOW_OVERLAY))
+		return c->caps.batch;
+	owed = dm_chan_owed(c);
+	return owed > 1 && rc_count(c->lingering) > DM_PATIENT_MAX ? DM_PATIENT_MAX : owed;
+}
+
 /* Evicts up to @want that linger since before @before_ns, until the driver refuses one; *@ok: it
  * did not. Returns how many went. */
 static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok)
@@ -67,11 +78,11 @@ static size_t evict(struct dm_core *c, size_t want, uint64_t before_ns, bool *ok
 	size_t busy = 0, n, done = 0;
 	struct dm_evict e;
 
-	/* where unmaps stand in the way of maps: one at a time, each in its moment */
-	dm_evict_init(&e, overlay ? c->caps.batch : 1, true);
+	/* where unmaps stand in the way of maps: as few as will do, each in its moment */
+	dm_evict_init(&e, overlay ? c->caps.batch : DM_PATIENT_MAX, true);
 	e.req.patient = !overlay;
 	while (done < want && *ok) {
-		n = dm_evict_oldest(c, &e, want - done, before_ns, &busy);
+		n = dm_evict_oldest(c, &e, MIN(batch_now(c), want - done), before_ns, &busy);
 		if (n == 0)
 			break;
 		DM_PROBE2(reclaim, n, rc_count(c->lingering));

@@ -16,7 +16,9 @@
  *  - maps and unmaps do not share a round: the maps' askers would wait for the unmaps;
  *  - the reclaim worker's unmaps are patient. They go one by one: one soon after each round of
  *    maps, since who has just been answered is the least likely to ask again at once, and any
- *    number when no map has come for some time. One for each map is as many as there are. Not
+ *    number when no map has come for some time. Where maps come too thick for that and overtake
+ *    them, a few go at once, as many as there were maps: each map needs an unmap, now or later, and
+ *    until then what lingers makes all operations dearer, and may be unmapped on a map's way. Not
  *    right behind the map: QEMU would be busy with the unmap, and hold the lock that the guest's
  *    CPUs need for device registers, while the answer's interrupt is on its way.
  *
@@ -287,9 +289,10 @@ static void lead(struct dm_core *c, struct dm_chan_request *own) UTIL_REQUIRES(c
 	if (own->has_map) {
 		c->chan.map_end_ns = end;
 		c->chan.map_ns = end - start;
-		c->chan.owed = MIN(c->chan.owed + 1, OWED_MAX);
-	} else if (own->patient && c->chan.owed) {
-		c->chan.owed--;
+		if (!cds_list_empty(&c->chan.patient))
+			c->chan.owed = MIN(c->chan.owed + 1, OWED_MAX);
+	} else if (own->patient) {
+		c->chan.owed -= MIN(c->chan.owed, own->n);
 	}
 	cds_list_for_each_entry_safe (req, tmp, &round, link) {
 		req->rc = rc;
@@ -375,6 +378,16 @@ int dm_submit(struct dm_core *c, struct dm_chan_request *req)
 	if (dm_can(c, DM_WINDOW_CONCURRENT))
 		return submit_direct(c, req);
 	return submit_queued(c, req);
+}
+
+size_t dm_chan_owed(struct dm_core *c)
+{
+	size_t n;
+
+	util_mutex_lock(&c->chan.lock);
+	n = CLAMP(c->chan.owed, 1, DM_PATIENT_MAX);
+	util_mutex_unlock(&c->chan.lock);
+	return n;
 }
 
 bool dm_submit_cancel(struct dm_core *c, struct dm_chan_request *req, uint32_t slot)
