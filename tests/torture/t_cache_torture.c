@@ -349,7 +349,7 @@ static void test_sessions_serial(void)
 
 static void test_vanilla(void)
 {
-	torture(0, (struct dm_cache_config){.vanilla = true}, 0, 8);
+	torture(0, (struct dm_cache_config){.vanilla = true}, 0, 32); /* it mostly waits */
 }
 
 int main(int argc, char **argv)
