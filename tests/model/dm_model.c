@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "test_random.h"
 #include "dm_core.h"
 #include "window_fake.h"
 #include "window_faulty.h"
@@ -117,10 +118,7 @@ static void on_abort(int sig)
 
 static uint64_t rnd(struct model *m, uint64_t n)
 {
-	m->rng ^= m->rng << 13;
-	m->rng ^= m->rng >> 7;
-	m->rng ^= m->rng << 17;
-	return (m->rng >> 11) % n;
+	return test_rnd(&m->rng, n);
 }
 
 /* Files */
@@ -702,21 +700,14 @@ static const struct {
 };
 static const uint64_t sizes[] = {4096, 65536, UINT64_C(2) << 20, UINT64_C(8) << 20};
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-	const char *s = g_getenv(name);
-
-	return s ? g_ascii_strtoull(s, NULL, 0) : otherwise;
-}
-
 int main(int argc, char **argv)
 {
-	uint64_t ops = env_number("DM_MODEL_OPS", 1200000);
-	uint64_t seed = env_number("DM_MODEL_SEED", (uint64_t)g_get_real_time());
+	uint64_t ops = test_env_number("DM_MODEL_OPS", 1200000);
+	uint64_t seed = test_env_number("DM_MODEL_SEED", (uint64_t)g_get_real_time());
 	unsigned int n = 0, runs = G_N_ELEMENTS(drivers) * G_N_ELEMENTS(sizes) * 3;
 
 #ifdef DM_MUTATION_RUNTIME
-	dm_mutation = (int)env_number("DM_MUTATION", 0);
+	dm_mutation = (int)test_env_number("DM_MUTATION", 0);
 	alarm(120); /* a bug may also hang */
 #endif
 	signal(SIGABRT, on_abort);

@@ -20,11 +20,13 @@
 #include <unistd.h>
 
 #include "dm_cache.h"
+#include "test_random.h"
+#include "torture_files.h"
 #include "util_yield.h"
 #include "watchdog.h"
 #include "window_faulty.h"
 
-#define PAGE 4096u
+#define PAGE TORTURE_PAGE
 #define SLOT (2 * PAGE)
 #define SLOTS 16
 #define FILES 8
@@ -32,17 +34,10 @@
 #define THREADS 8
 #define HOT 10
 
-struct stamp {
-	uint64_t file;
-	uint64_t page;
-	uint64_t writes;
-};
-
 struct torture {
 	struct dm_window *window;
 	struct dm_cache *c;
-	int fds[FILES];
-	int open[FILES];
+	struct torture_files files;
 	GMutex session;
 	uint64_t ops;
 	uint64_t rates; /* chance in 65536 that a submit breaks the channel */
@@ -57,10 +52,7 @@ struct worker {
 
 static uint64_t rnd(struct worker *w, uint64_t n)
 {
-	w->rng ^= w->rng << 13;
-	w->rng ^= w->rng >> 7;
-	w->rng ^= w->rng << 17;
-	return (w->rng >> 11) % n;
+	return test_rnd(&w->rng, n);
 }
 
 static void count(uint64_t *what)
@@ -68,42 +60,9 @@ static void count(uint64_t *what)
 	__atomic_add_fetch(what, 1, __ATOMIC_RELAXED);
 }
 
-static int file_open(void *ctx, struct dm_file_key key, bool *writable)
-{
-	struct torture *tt = ctx;
-
-	g_assert_cmpint(g_atomic_int_add(&tt->open[key.lo], 1), ==, 0);
-	util_yield();
-	*writable = true;
-	return tt->fds[key.lo];
-}
-
-static void file_close(void *ctx, struct dm_file_key key, int fd)
-{
-	struct torture *tt = ctx;
-
-	util_yield();
-	g_assert_cmpint(fd, ==, tt->fds[key.lo]);
-	g_assert_cmpint(g_atomic_int_add(&tt->open[key.lo], -1), ==, 1);
-}
-
-static int stamped_file(uint64_t file)
-{
-	int fd = memfd_create("torture", MFD_CLOEXEC);
-
-	g_assert_cmpint(fd, >=, 0);
-	g_assert_cmpint(ftruncate(fd, (off_t)RANGES * SLOT), ==, 0);
-	for (uint64_t page = 0; page < RANGES * SLOT / PAGE; page++) {
-		struct stamp s = {file, page, 0};
-
-		g_assert_cmpint(pwrite(fd, &s, sizeof(s), (off_t)(page * PAGE)), ==, sizeof(s));
-	}
-	return fd;
-}
-
 static uint64_t sum_of_writes(int fd)
 {
-	struct stamp s;
+	struct torture_stamp s;
 	uint64_t n = 0;
 
 	for (uint64_t page = 0; page < RANGES * SLOT / PAGE; page++) {
@@ -123,7 +82,7 @@ struct held {
 static void check(struct torture *tt, const struct held *h)
 {
 	for (uint64_t done = 0; done < h->ref.len; done += PAGE) {
-		const struct stamp *s = (const void *)((const char *)h->ref.addr + done);
+		const struct torture_stamp *s = (const void *)((const char *)h->ref.addr + done);
 
 		if (__atomic_load_n(&s->file, __ATOMIC_RELAXED) != h->file ||
 		    __atomic_load_n(&s->page, __ATOMIC_RELAXED) != (h->offset + done) / PAGE)
@@ -181,7 +140,7 @@ static int get(struct worker *w, struct held *h, bool try)
 static void use(struct worker *w, struct held *h)
 {
 	struct torture *tt = w->tt;
-	struct stamp *s = h->ref.addr;
+	struct torture_stamp *s = h->ref.addr;
 
 	check(tt, h);
 	util_yield();
@@ -241,17 +200,10 @@ static gpointer watch(gpointer data)
 	return NULL;
 }
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-	const char *s = g_getenv(name);
-
-	return s ? g_ascii_strtoull(s, NULL, 0) : otherwise;
-}
-
 static void begin(struct torture *tt, uint32_t drop_flags, struct dm_cache_config config,
 		  uint64_t seed)
 {
-	struct dm_file_provider provider = {.ctx = tt, .open = file_open, .close = file_close};
+	struct dm_file_provider provider = torture_provider(&tt->files);
 	struct dm_window *local = dm_window_local_new(SLOTS * SLOT, 0, NULL);
 
 	g_assert_nonnull(local);
@@ -260,7 +212,7 @@ static void begin(struct torture *tt, uint32_t drop_flags, struct dm_cache_confi
 	tt->window = window_faulty_new(local, seed);
 	window_faulty_set_rates(tt->window, 1000, 1000, (uint32_t)tt->rates);
 	for (uint64_t f = 0; f < FILES; f++)
-		tt->fds[f] = stamped_file(f);
+		tt->files.fds[f] = torture_file_new(f, RANGES * SLOT / PAGE);
 	tt->c = dm_cache_new(tt->window, &provider, &config);
 	g_mutex_init(&tt->session);
 }
@@ -295,9 +247,9 @@ static void end(struct torture *tt, uint64_t seed)
 	dm_cache_free(tt->c);
 	dm_window_destroy(tt->window);
 	for (uint64_t f = 0; f < FILES; f++) {
-		g_assert_cmpint(tt->open[f], ==, 0);
-		writes += sum_of_writes(tt->fds[f]);
-		close(tt->fds[f]);
+		g_assert_cmpint(tt->files.open[f], ==, 0);
+		writes += sum_of_writes(tt->files.fds[f]);
+		close(tt->files.fds[f]);
 	}
 	g_assert_cmpuint(writes, ==, tt->writes);
 	g_mutex_clear(&tt->session);
@@ -306,12 +258,12 @@ static void end(struct torture *tt, uint64_t seed)
 static void torture(uint32_t drop_flags, struct dm_cache_config config, uint64_t disconnect,
 		    uint64_t share)
 {
-	uint64_t seed = env_number("DM_TORTURE_SEED", (uint64_t)g_get_real_time());
+	uint64_t seed = test_env_number("DM_TORTURE_SEED", (uint64_t)g_get_real_time());
 	struct torture tt = {.rates = disconnect, .running = THREADS};
 	struct worker w[THREADS];
 	GThread *threads[THREADS + 1];
 
-	tt.ops = env_number("DM_TORTURE_OPS", 8000) / share;
+	tt.ops = test_env_number("DM_TORTURE_OPS", 8000) / share;
 	config.wait_ms = 20;
 	begin(&tt, drop_flags, config, seed);
 	for (unsigned int i = 0; i < THREADS; i++) {
@@ -357,7 +309,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	g_test_init(&argc, &argv, NULL);
-	watchdog_start((unsigned int)env_number("DM_TORTURE_SECONDS", 240));
+	watchdog_start((unsigned int)test_env_number("DM_TORTURE_SECONDS", 240));
 	g_test_add_func("/cache/torture/overlay", test_overlay);
 	g_test_add_func("/cache/torture/unmap-ahead", test_unmap_ahead);
 	g_test_add_func("/cache/torture/sessions", test_sessions);

@@ -23,12 +23,14 @@
 #include <unistd.h>
 
 #include "dm_core.h"
+#include "test_random.h"
+#include "torture_files.h"
 #include "util_yield.h"
 #include "watchdog.h"
 #include "window_fake.h"
 #include "window_faulty.h"
 
-#define PAGE 4096u
+#define PAGE TORTURE_PAGE
 #define SLOT 4	 /* pages */
 #define SLOTS 12 /* of each guest thread */
 #define GUESTS 4
@@ -38,16 +40,10 @@
 #define ENDLESS 1000 /* pages */
 #define WINDOW_PAGES (GUESTS * SLOTS * SLOT)
 
-struct stamp {
-	uint64_t file;
-	uint64_t page;
-};
-
 struct torture {
 	struct dm_window *window;
 	struct dm_table *t;
-	int fds[FILES];
-	int open[FILES];
+	struct torture_files files;
 	uint64_t end[FILES];	/* pages; behind it zeros may stand */
 	uint32_t fits[FILES];	/* how often that was about to change */
 	uint64_t blanks, fills; /* ranges replaced, and put back */
@@ -66,34 +62,12 @@ struct worker {
 	unsigned int id;
 	uint64_t rng;
 	uint64_t session;
-	struct stamp has[SLOTS * SLOT]; /* what the guest thread has; file 0 = nothing */
+	struct torture_stamp has[SLOTS * SLOT]; /* what the guest thread has; file 0 = nothing */
 };
 
 static uint64_t rnd(struct worker *w, uint64_t n)
 {
-	w->rng ^= w->rng << 13;
-	w->rng ^= w->rng >> 7;
-	w->rng ^= w->rng << 17;
-	return (w->rng >> 11) % n;
-}
-
-static int file_open(void *ctx, struct dm_file_key key, bool *writable)
-{
-	struct torture *tt = ctx;
-
-	g_assert_cmpint(g_atomic_int_add(&tt->open[key.lo], 1), ==, 0);
-	util_yield();
-	*writable = true;
-	return tt->fds[key.lo];
-}
-
-static void file_close(void *ctx, struct dm_file_key key, int fd)
-{
-	struct torture *tt = ctx;
-
-	util_yield();
-	g_assert_cmpint(fd, ==, tt->fds[key.lo]);
-	g_assert_cmpint(g_atomic_int_add(&tt->open[key.lo], -1), ==, 1);
+	return test_rnd(&w->rng, n);
 }
 
 static int file_zeros(void *ctx, uint64_t len)
@@ -105,23 +79,9 @@ static int file_zeros(void *ctx, uint64_t len)
 	return fd;
 }
 
-static int stamped_file(uint64_t file)
+static struct torture_stamp read_stamp(const char *at)
 {
-	int fd = memfd_create("torture", MFD_CLOEXEC);
-
-	g_assert_cmpint(fd, >=, 0);
-	for (uint64_t page = 0; page < FILE_PAGES; page++) {
-		struct stamp s = {file, page};
-
-		g_assert_cmpint(pwrite(fd, &s, sizeof(s), (off_t)(page * PAGE)), ==, sizeof(s));
-	}
-	g_assert_cmpint(ftruncate(fd, FILE_PAGES * PAGE), ==, 0);
-	return fd;
-}
-
-static struct stamp read_stamp(const char *at)
-{
-	struct stamp s;
+	struct torture_stamp s;
 
 	memcpy(&s, at, sizeof(s));
 	return s;
@@ -149,7 +109,7 @@ static void read_all(struct worker *w)
 
 	for (unsigned int i = 0; i < SLOTS * SLOT; i++) {
 		struct fit before, after;
-		struct stamp s;
+		struct torture_stamp s;
 
 		if (!w->has[i].file)
 			continue;
@@ -171,7 +131,8 @@ static void setup(struct worker *w, unsigned int at, unsigned int n)
 {
 	struct torture *tt = w->tt;
 	uint64_t first = (uint64_t)w->id * SLOTS * SLOT;
-	struct stamp want = {1 + rnd(w, FILES - 1), rnd(w, 3) ? at : rnd(w, FILE_PAGES - n)};
+	struct torture_stamp want = {.file = 1 + rnd(w, FILES - 1),
+				     .page = rnd(w, 3) ? at : rnd(w, FILE_PAGES - n)};
 	int err;
 
 	err = dm_host_setup(tt->t, (first + at) * PAGE, n * PAGE,
@@ -179,13 +140,13 @@ static void setup(struct worker *w, unsigned int at, unsigned int n)
 	if (err)
 		__atomic_add_fetch(&tt->errors, 1, __ATOMIC_RELAXED);
 	for (unsigned int i = 0; i < n; i++) {
-		struct stamp *s = &w->has[at + i];
+		struct torture_stamp *s = &w->has[at + i];
 
 		if (err == 0)
-			*s = (struct stamp){want.file, want.page + i};
+			*s = (struct torture_stamp){.file = want.file, .page = want.page + i};
 		else if (s->file != want.file || s->page != want.page + i)
 			/* it may be there still, but the guest has let go of it */
-			*s = (struct stamp){0};
+			*s = (struct torture_stamp){0};
 	}
 	g_assert_true(err == 0 || err == -EIO || err == -EPIPE || err == -EBUSY || err == -ENOMEM);
 }
@@ -255,7 +216,7 @@ static gpointer guest(gpointer data)
 static void check_pin(const struct torture *tt, const struct dm_pin *pin, bool *blank)
 {
 	for (uint64_t done = 0; done < pin->len; done += PAGE) {
-		struct stamp s = read_stamp((const char *)pin->addr + done), f;
+		struct torture_stamp s = read_stamp((const char *)pin->addr + done), f;
 
 		/* zeros, or the bytes, but no change from one to the other */
 		if (done == 0)
@@ -267,7 +228,7 @@ static void check_pin(const struct torture *tt, const struct dm_pin *pin, bool *
 		g_assert_cmpint(pread(pin->fd, &f, sizeof(f), (off_t)(pin->file_offset + done)), ==,
 				sizeof(f));
 		g_assert_cmpuint(s.file, ==, f.file);
-		g_assert_cmpint(g_atomic_int_get(&tt->open[s.file]), ==, 1);
+		g_assert_cmpint(g_atomic_int_get(&tt->files.open[s.file]), ==, 1);
 	}
 }
 
@@ -349,8 +310,7 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 	struct torture tt = {.ops = ops, .seed = seed, .running = GUESTS};
 	struct worker w[GUESTS + PINNERS + 2];
 	GThread *threads[GUESTS + PINNERS + 2];
-	struct dm_file_provider provider = {
-		.ctx = &tt, .open = file_open, .close = file_close, .zeros = file_zeros};
+	struct dm_file_provider provider = torture_provider(&tt.files);
 	struct dm_table_config config = {.linger_ms = 1};
 	struct dm_window *local = dm_window_local_new(WINDOW_PAGES * PAGE, budget, NULL);
 	struct dm_stats s;
@@ -360,10 +320,11 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 	tt.window = window_faulty_new(local, seed);
 	window_faulty_set_rates(tt.window, 2000, 2000, disconnects ? 100 : 0);
 	for (uint64_t f = 0; f < FILES; f++) {
-		tt.fds[f] = stamped_file(f);
+		tt.files.fds[f] = torture_file_new(f, FILE_PAGES);
 		tt.end[f] = ENDLESS;
 	}
 	g_rw_lock_init(&tt.session);
+	provider.zeros = file_zeros;
 	tt.t = dm_table_new(tt.window, &provider, &config);
 	for (unsigned int i = 0; i < G_N_ELEMENTS(w); i++) {
 		w[i] = (struct worker){.tt = &tt, .id = i};
@@ -400,8 +361,8 @@ static void torture(uint64_t seed, uint64_t ops, bool disconnects, uint32_t budg
 	dm_table_free(tt.t);
 	dm_window_destroy(tt.window);
 	for (uint64_t f = 0; f < FILES; f++) {
-		g_assert_cmpint(tt.open[f], ==, 0);
-		close(tt.fds[f]);
+		g_assert_cmpint(tt.files.open[f], ==, 0);
+		close(tt.files.fds[f]);
 	}
 	g_rw_lock_clear(&tt.session);
 }
@@ -435,7 +396,7 @@ static void room(uint64_t seed, uint64_t ops, bool overlay)
 	struct torture tt = {.ops = ops, .seed = seed};
 	struct roomer r[GUESTS];
 	GThread *threads[GUESTS];
-	struct dm_file_provider provider = {.ctx = &tt, .open = file_open, .close = file_close};
+	struct dm_file_provider provider = torture_provider(&tt.files);
 	struct dm_table_config config = {.linger_ms = 1};
 	struct window_fake_config fc = {
 		.caps = {.flags = overlay ? DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT : 0,
@@ -459,21 +420,14 @@ static void room(uint64_t seed, uint64_t ops, bool overlay)
 	dm_window_destroy(tt.window);
 }
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-	const char *s = g_getenv(name);
-
-	return s ? g_ascii_strtoull(s, NULL, 0) : otherwise;
-}
-
 static uint64_t ops(void)
 {
-	return env_number("DM_TORTURE_OPS", 8000);
+	return test_env_number("DM_TORTURE_OPS", 8000);
 }
 
 static uint64_t seed(void)
 {
-	return env_number("DM_TORTURE_SEED", (uint64_t)g_get_real_time());
+	return test_env_number("DM_TORTURE_SEED", (uint64_t)g_get_real_time());
 }
 
 static void test_concurrent(void)
@@ -507,7 +461,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	g_test_init(&argc, &argv, NULL);
-	watchdog_start((unsigned int)env_number("DM_TORTURE_SECONDS", 240));
+	watchdog_start((unsigned int)test_env_number("DM_TORTURE_SECONDS", 240));
 	g_test_add_func("/dm/torture/concurrent", test_concurrent);
 	g_test_add_func("/dm/torture/serial", test_serial);
 	g_test_add_func("/dm/torture/budget", test_budget);
