@@ -463,9 +463,10 @@ static void test_try_get_maps_nothing(void)
 	end(&fx);
 }
 
+/* With locks that ThreadSanitizer sees. */
 struct seen {
-	GMutex lock;
-	GCond cond;
+	struct util_mutex lock;
+	struct util_cond cond;
 	unsigned int unmaps;
 };
 
@@ -475,10 +476,10 @@ static void on_event(void *ctx, const struct dm_trace_event *e)
 
 	if (e->kind != DM_TRACE_UNMAP)
 		return;
-	g_mutex_lock(&s->lock);
+	util_mutex_lock(&s->lock);
 	s->unmaps++;
-	g_cond_signal(&s->cond);
-	g_mutex_unlock(&s->lock);
+	util_cond_signal(&s->cond);
+	util_mutex_unlock(&s->lock);
 }
 
 static void test_worker_keeps_a_stock(void)
@@ -489,20 +490,24 @@ static void test_worker_keeps_a_stock(void)
 	struct fixture fx;
 	struct dm_ref held;
 
+	util_mutex_init(&s.lock);
+	util_cond_init(&s.cond);
 	begin(&fx, FX_SHMEM, 0, &d);
 	dm_cache_set_trace(fx.c, &trace);
 	g_assert_cmpint(get(&fx, 1, 0, &held), ==, 0);
 	touch_many(&fx, 1, 1, 12); /* leaves 3 of 16 free */
-	g_mutex_lock(&s.lock);
+	util_mutex_lock(&s.lock);
 	while (s.unmaps < 5) /* 8 free */
-		g_cond_wait(&s.cond, &s.lock);
-	g_mutex_unlock(&s.lock);
+		util_cond_wait(&s.cond, &s.lock);
+	util_mutex_unlock(&s.lock);
 	g_assert_true(has(&fx, 1, 0)); /* in use: skipped */
 	dm_cache_put(fx.c, &held);
 	dm_cache_set_trace(fx.c, NULL);
 	dm_cache_free(fx.c);
 	g_assert_cmpint(fx.files.open_files, ==, 0);
 	dm_window_destroy(fx.window);
+	util_cond_destroy(&s.cond);
+	util_mutex_destroy(&s.lock);
 }
 
 static void test_the_cheaper_way(void)
