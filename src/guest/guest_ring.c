@@ -498,7 +498,7 @@ bool guest_ring_attend(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx
 	in_time = attend_alone(r, ready, ctx, spin_ns, deadline_ns);
 	util_mutex_lock(&r->seat);
 	r->attended = false;
-	if (r->sleepers)
+	if (__atomic_load_n(&r->sleepers, __ATOMIC_SEQ_CST))
 		util_cond_broadcast(&r->seat_cond);
 	util_mutex_unlock(&r->seat);
 	return in_time;

@@ -115,7 +115,6 @@ static void start_daemon(struct torture *t)
 	g_assert_no_error(error);
 }
 
-/* The socket is there as soon as it can be connected to. */
 static void connect_to_it(struct torture *t)
 {
 	struct guest_config g = {
@@ -132,15 +131,19 @@ static void connect_to_it(struct torture *t)
 		.cache.slot_size = SLOT,
 	};
 	g_autoptr(GError) error = NULL;
+	int err;
 
 	t->fe = guest_frontend_new(&g, &error);
 	g_assert_no_error(error);
 	t->fuse = guest_fuse_new(t->fe, &fc);
-	while (!g_file_test(t->socket, G_FILE_TEST_EXISTS)) {
+	/* Not there yet, or not listening. */
+	while ((err = guest_frontend_connect(t->fe, &error)) == -ENOENT || err == -ECONNREFUSED) {
 		g_assert_cmpint(waitpid(t->pid, NULL, WNOHANG), ==, 0);
+		g_clear_error(&error);
 		g_usleep(2000);
 	}
-	g_assert_cmpint(guest_frontend_connect(t->fe, &error), ==, 0);
+	g_assert_no_error(error);
+	g_assert_cmpint(err, ==, 0);
 	g_assert_cmpint(guest_frontend_start(t->fe, &error), ==, 0);
 	g_assert_cmpint(guest_fuse_init(t->fuse, 0, NULL), ==, 0);
 	t->files = guest_files_new(t->fuse, &c, &error);
