@@ -74,7 +74,8 @@ static void name_file_locked(struct daemon_trace *t, struct dm_file_key key) UTI
 	record(t, &e);
 }
 
-static void note_present(void *ctx, const struct dm_range_info *r)
+/* Called by start_locked(), through the table. */
+static void note_present(void *ctx, const struct dm_range_info *r) UTIL_NO_TSA
 {
 	struct daemon_trace *t = ctx;
 	const struct trace_event e = {

@@ -612,8 +612,9 @@ static int child_killed(const char *path)
 
 	do {
 		for (int i = 0; i < 1000; i++) {
-			struct trace_event e = {.kind = TRACE_MAP, .time_ns = ++ns, .ns = ns};
+			struct trace_event e = {.kind = TRACE_MAP, .time_ns = ns + 1, .ns = ns};
 
+			ns++;
 			trace_record(w, &e);
 		}
 		trace_writer_stats(w, &stats);
