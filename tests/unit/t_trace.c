@@ -612,7 +612,7 @@ static int child_killed(const char *path)
 
 	do {
 		for (int i = 0; i < 1000; i++) {
-			struct trace_event e = {.kind = TRACE_MAP, .time_ns = ns + 1, .ns = ns};
+			struct trace_event e = {.kind = TRACE_MAP, .time_ns = ns + 1, .ns = ns + 1};
 
 			ns++;
 			trace_record(w, &e);
