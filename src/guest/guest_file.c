@@ -30,6 +30,7 @@
 #include "guest_stream.h"
 #include "util_overflow.h"
 #include "util_rcu.h"
+#include "util_tsan.h"
 
 #define WISHES 64u
 #define AHEAD_SLOTS 4u
@@ -487,7 +488,9 @@ static ssize_t step(struct guest_file *f, void *buf, size_t len, uint64_t off, b
 	if (off < size)
 		err = guest_file_admit(f, off, MIN(len, size - off), write, &ref);
 	if (!err) {
+		util_tsan_file_bytes_begin();
 		memcpy(write ? ref.addr : buf, write ? buf : ref.addr, ref.len);
+		util_tsan_file_bytes_end();
 		n = (ssize_t)ref.len;
 		guest_file_put(f, &ref);
 		return n;
