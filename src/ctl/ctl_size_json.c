@@ -2,32 +2,12 @@
 #include <json-glib/json-glib.h>
 
 #include "ctl_size.h"
-
-static void put_u64(JsonBuilder *b, const char *name, uint64_t v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_int_value(b, (gint64)MIN(v, (uint64_t)INT64_MAX));
-}
-
-static void put_double(JsonBuilder *b, const char *name, double v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_double_value(b, v);
-}
+#include "util_json.h"
 
 static void put_bool(JsonBuilder *b, const char *name, bool v)
 {
 	json_builder_set_member_name(b, name);
 	json_builder_add_boolean_value(b, v);
-}
-
-static void put_string(JsonBuilder *b, const char *name, const char *v)
-{
-	json_builder_set_member_name(b, name);
-	if (v)
-		json_builder_add_string_value(b, v);
-	else
-		json_builder_add_null_value(b);
 }
 
 static void put_strings(JsonBuilder *b, const char *name, const GPtrArray *a)
@@ -45,19 +25,19 @@ static void put_trace(JsonBuilder *b, const struct size_report *r)
 
 	json_builder_set_member_name(b, "trace");
 	json_builder_begin_object(b);
-	put_string(b, "seat", r->guest_seat ? "guest" : "host");
-	put_u64(b, "events", t->events);
-	put_double(b, "seconds", (double)(t->last_ns - t->first_ns) / 1e9);
-	put_u64(b, "window", r->window);
-	put_u64(b, "granule", r->granule);
-	put_u64(b, "budget", r->budget);
-	put_u64(b, "accesses", t->accesses);
-	put_u64(b, "misses", t->misses);
-	put_u64(b, "maps", t->maps);
-	put_u64(b, "unmaps", t->unmaps);
-	put_u64(b, "ranges", t->distinct);
-	put_u64(b, "files", t->files);
-	put_u64(b, "one_range_in", UINT64_C(1) << t->shift);
+	util_json_string(b, "seat", r->guest_seat ? "guest" : "host");
+	util_json_u64(b, "events", t->events);
+	util_json_double(b, "seconds", (double)(t->last_ns - t->first_ns) / 1e9);
+	util_json_u64(b, "window", r->window);
+	util_json_u64(b, "granule", r->granule);
+	util_json_u64(b, "budget", r->budget);
+	util_json_u64(b, "accesses", t->accesses);
+	util_json_u64(b, "misses", t->misses);
+	util_json_u64(b, "maps", t->maps);
+	util_json_u64(b, "unmaps", t->unmaps);
+	util_json_u64(b, "ranges", t->distinct);
+	util_json_u64(b, "files", t->files);
+	util_json_u64(b, "one_range_in", UINT64_C(1) << t->shift);
 	json_builder_end_object(b);
 }
 
@@ -72,15 +52,15 @@ static void put_costs(JsonBuilder *b, const struct size_report *r)
 {
 	json_builder_set_member_name(b, "costs");
 	json_builder_begin_object(b);
-	put_string(b, "map_source", source_name(r->map.source));
-	put_double(b, "map_us", r->map.base / 1000);
-	put_double(b, "map_us_per_live", r->map.slope / 1000);
-	put_double(b, "map_us_per_live_error", r->map.slope_error / 1000);
-	put_double(b, "setup_extra_us", r->extra_ns / 1000);
-	put_double(b, "maps_per_miss", r->maps_a_miss);
-	put_double(b, "hit_us", r->hit_ns / 1000);
+	util_json_string(b, "map_source", source_name(r->map.source));
+	util_json_double(b, "map_us", r->map.base / 1000);
+	util_json_double(b, "map_us_per_live", r->map.slope / 1000);
+	util_json_double(b, "map_us_per_live_error", r->map.slope_error / 1000);
+	util_json_double(b, "setup_extra_us", r->extra_ns / 1000);
+	util_json_double(b, "maps_per_miss", r->maps_a_miss);
+	util_json_double(b, "hit_us", r->hit_ns / 1000);
 	put_bool(b, "hit_given", r->hit_given);
-	put_double(b, "read_us", r->read_ns / 1000);
+	util_json_double(b, "read_us", r->read_ns / 1000);
 	put_bool(b, "read_given", r->read_given);
 	json_builder_end_object(b);
 }
@@ -90,26 +70,26 @@ static void put_row(JsonBuilder *b, const struct size_report *r, const struct si
 	double all = (double)MAX(r->totals.accesses, 1);
 
 	json_builder_begin_object(b);
-	put_u64(b, "window", row->bytes);
+	util_json_u64(b, "window", row->bytes);
 	put_bool(b, "recorded", row->recorded);
-	put_double(b, "live", row->live);
-	put_double(b, "misses", row->misses);
-	put_double(b, "least", row->least);
+	util_json_double(b, "live", row->live);
+	util_json_double(b, "misses", row->misses);
+	util_json_double(b, "least", row->least);
 	if (row->open)
-		put_string(b, "most", NULL);
+		util_json_string(b, "most", NULL);
 	else
-		put_double(b, "most", row->most);
-	put_double(b, "miss_ratio", row->misses / all);
+		util_json_double(b, "most", row->most);
+	util_json_double(b, "miss_ratio", row->misses / all);
 	if (r->exact == SIZE_EXACT) {
-		put_double(b, "lru_ratio", row->lru / all);
-		put_double(b, "clock_ratio", row->family[SIZE_CLOCK] / all);
-		put_double(b, "fifo_ratio", row->family[SIZE_FIFO] / all);
-		put_double(b, "linux_ratio", row->family[SIZE_LINUX] / all);
+		util_json_double(b, "lru_ratio", row->lru / all);
+		util_json_double(b, "clock_ratio", row->family[SIZE_CLOCK] / all);
+		util_json_double(b, "fifo_ratio", row->family[SIZE_FIFO] / all);
+		util_json_double(b, "linux_ratio", row->family[SIZE_LINUX] / all);
 	}
-	put_double(b, "miss_us", row->miss_ns / 1000);
-	put_double(b, "us", row->cost_ns / all / 1000);
-	put_u64(b, "guest_page_bytes", row->pages);
-	put_string(b, "not_allowed", row->not_allowed);
+	util_json_double(b, "miss_us", row->miss_ns / 1000);
+	util_json_double(b, "us", row->cost_ns / all / 1000);
+	util_json_u64(b, "guest_page_bytes", row->pages);
+	util_json_string(b, "not_allowed", row->not_allowed);
 	json_builder_end_object(b);
 }
 
@@ -121,15 +101,17 @@ static void put_files(JsonBuilder *b, const struct size_report *r)
 		const struct size_file *f = &r->files[i];
 
 		json_builder_begin_object(b);
-		put_string(b, "name", f->name);
-		put_u64(b, "key_hi", f->hi);
-		put_u64(b, "key_lo", f->lo);
-		put_u64(b, "accesses", f->accesses);
-		put_u64(b, "ranges", f->blocks);
-		put_double(b, "misses", f->misses);
+		util_json_string(b, "name", f->name);
+		util_json_u64(b, "key_hi", f->hi);
+		util_json_u64(b, "key_lo", f->lo);
+		util_json_u64(b, "accesses", f->accesses);
+		util_json_u64(b, "ranges", f->blocks);
+		util_json_double(b, "misses", f->misses);
 		if (r->exact == SIZE_EXACT) {
-			put_double(b, "dax_us", f->dax_ns / (double)MAX(f->accesses, 1) / 1000);
-			put_double(b, "read_us", f->read_ns / (double)MAX(f->accesses, 1) / 1000);
+			util_json_double(b, "dax_us",
+					 f->dax_ns / (double)MAX(f->accesses, 1) / 1000);
+			util_json_double(b, "read_us",
+					 f->read_ns / (double)MAX(f->accesses, 1) / 1000);
 		}
 		put_bool(b, "better_off_without_dax", f->better_off);
 		json_builder_end_object(b);
@@ -143,8 +125,8 @@ static void put_answer(JsonBuilder *b, const struct size_report *r)
 
 	json_builder_set_member_name(b, "recommended");
 	json_builder_begin_object(b);
-	put_u64(b, "window", row >= 0 ? r->rows[row].bytes : 0);
-	put_u64(b, "window_with_all_files", r->choice >= 0 ? r->rows[r->choice].bytes : 0);
+	util_json_u64(b, "window", row >= 0 ? r->rows[row].bytes : 0);
+	util_json_u64(b, "window_with_all_files", r->choice >= 0 ? r->rows[r->choice].bytes : 0);
 	put_strings(b, "exclude", r->exclude);
 	put_strings(b, "reasons", r->reasons);
 	json_builder_end_object(b);
@@ -157,11 +139,12 @@ char *ctl_size_json(const struct size_report *r)
 	g_autofree char *text = NULL;
 
 	json_builder_begin_object(b);
-	put_string(b, "misses_are", r->exact == SIZE_EXACT ? "exact" : "bounds");
-	put_string(b, "policy", size_policies[r->family].name);
+	util_json_string(b, "misses_are", r->exact == SIZE_EXACT ? "exact" : "bounds");
+	util_json_string(b, "policy", size_policies[r->family].name);
 	put_trace(b, r);
 	if (r->check_predicted >= 0 && r->totals.accesses)
-		put_double(b, "check_miss_ratio", r->check_predicted / (double)r->totals.accesses);
+		util_json_double(b, "check_miss_ratio",
+				 r->check_predicted / (double)r->totals.accesses);
 	put_costs(b, r);
 	json_builder_set_member_name(b, "windows");
 	json_builder_begin_array(b);

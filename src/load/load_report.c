@@ -5,27 +5,7 @@
 
 #include "load_options.h"
 #include "load_report.h"
-
-static void put_int(JsonBuilder *b, const char *name, uint64_t v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_int_value(b, (gint64)v);
-}
-
-static void put_double(JsonBuilder *b, const char *name, double v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_double_value(b, v);
-}
-
-static void put_string(JsonBuilder *b, const char *name, const char *v)
-{
-	json_builder_set_member_name(b, name);
-	if (v)
-		json_builder_add_string_value(b, v);
-	else
-		json_builder_add_null_value(b);
-}
+#include "util_json.h"
 
 static void put_cpu(JsonBuilder *b, const char *name, int64_t ns, uint64_t ops)
 {
@@ -50,30 +30,31 @@ static double us(const struct load_hist *h, double q)
 static void put_parameters(JsonBuilder *b, const struct load_config *c)
 {
 	begin(b, "parameters");
-	put_string(b, "rw", load_rw_name(c->rw));
-	put_string(b, "engine", load_engine_name(c->engine));
-	put_int(b, "bs", c->bs);
-	put_int(b, "size", c->size);
-	put_int(b, "files", c->files);
-	put_int(b, "iodepth", c->iodepth);
-	put_int(b, "jobs", c->jobs);
-	put_int(b, "window", c->window);
-	put_string(b, "window_mode", c->window_mode == GUEST_WINDOW_STRICT ? "strict" : "overlay");
-	put_string(b, "reclaim", c->reclaim == LOAD_RECLAIM_FINE ? "fine" : "vanilla");
-	put_double(b, "zipf", c->zipf);
-	put_int(b, "seed", c->seed);
+	util_json_string(b, "rw", load_rw_name(c->rw));
+	util_json_string(b, "engine", load_engine_name(c->engine));
+	util_json_u64(b, "bs", c->bs);
+	util_json_u64(b, "size", c->size);
+	util_json_u64(b, "files", c->files);
+	util_json_u64(b, "iodepth", c->iodepth);
+	util_json_u64(b, "jobs", c->jobs);
+	util_json_u64(b, "window", c->window);
+	util_json_string(b, "window_mode",
+			 c->window_mode == GUEST_WINDOW_STRICT ? "strict" : "overlay");
+	util_json_string(b, "reclaim", c->reclaim == LOAD_RECLAIM_FINE ? "fine" : "vanilla");
+	util_json_double(b, "zipf", c->zipf);
+	util_json_u64(b, "seed", c->seed);
 	json_builder_end_object(b);
 }
 
 static void put_dax(JsonBuilder *b, const struct load_result *r)
 {
 	begin(b, "dax");
-	put_int(b, "hits", r->dax.hits);
-	put_int(b, "maps", r->dax.maps);
-	put_int(b, "removes", r->dax.removes);
-	put_int(b, "elided", r->dax.elided);
-	put_int(b, "reclaimed", r->dax.reclaimed);
-	put_int(b, "by_read", r->by_read);
+	util_json_u64(b, "hits", r->dax.hits);
+	util_json_u64(b, "maps", r->dax.maps);
+	util_json_u64(b, "removes", r->dax.removes);
+	util_json_u64(b, "elided", r->dax.elided);
+	util_json_u64(b, "reclaimed", r->dax.reclaimed);
+	util_json_u64(b, "by_read", r->by_read);
 	json_builder_end_object(b);
 }
 
@@ -86,27 +67,27 @@ void load_report_json(const struct load_run *run, const struct load_result *r)
 
 	json_builder_begin_object(b);
 	put_parameters(b, run->config);
-	put_double(b, "seconds", r->seconds);
-	put_int(b, "ops", r->ops);
-	put_double(b, "iops", r->seconds > 0 ? (double)r->ops / r->seconds : 0);
-	put_double(b, "bytes_per_s", r->seconds > 0 ? (double)r->bytes / r->seconds : 0);
+	util_json_double(b, "seconds", r->seconds);
+	util_json_u64(b, "ops", r->ops);
+	util_json_double(b, "iops", r->seconds > 0 ? (double)r->ops / r->seconds : 0);
+	util_json_double(b, "bytes_per_s", r->seconds > 0 ? (double)r->bytes / r->seconds : 0);
 	begin(b, "lat_us");
-	put_double(b, "p50", us(&r->hist, 0.5));
-	put_double(b, "p99", us(&r->hist, 0.99));
-	put_double(b, "max", us(&r->hist, 1));
+	util_json_double(b, "p50", us(&r->hist, 0.5));
+	util_json_double(b, "p99", us(&r->hist, 0.99));
+	util_json_double(b, "max", us(&r->hist, 1));
 	json_builder_end_object(b);
-	put_int(b, "verify_errors", r->verify_errors);
-	put_int(b, "violations", r->violations);
-	put_string(b, "violation", r->violation);
+	util_json_u64(b, "verify_errors", r->verify_errors);
+	util_json_u64(b, "violations", r->violations);
+	util_json_string(b, "violation", r->violation);
 	begin(b, "cpu_us_per_op");
 	put_cpu(b, "daemon", r->daemon_cpu, r->ops);
 	put_cpu(b, "load", r->load_cpu, r->ops);
 	json_builder_end_object(b);
 	put_dax(b, r);
-	put_string(b, "error",
-		   run->why	      ? run->why
-		   : run->first_wrong ? run->first_wrong
-				      : r->fault);
+	util_json_string(b, "error",
+			 run->why	    ? run->why
+			 : run->first_wrong ? run->first_wrong
+					    : r->fault);
 	json_builder_end_object(b);
 	root = json_builder_get_root(b);
 	json_generator_set_root(gen, root);
