@@ -424,13 +424,18 @@ static void come_back(struct vhost_queue *q)
 }
 
 /*
- * What is next in the ring may have been made available after guest memory was changed, and even
- * be about the change: looked at after the available index, the snapshot tells. (Answers are
- * published within a batch, so the driver may have waited for one, and for the change, before.)
+ * Is something there that may be popped by the snapshot held? 1, 0, or -EINVAL as
+ * vhost_ring_peek(). What is next in the ring may have been made available after guest memory was
+ * changed, and even be about the change (answers are published within a batch, so the driver may
+ * have waited for one, and for the change, before): the snapshot is compared after the available
+ * index was seen, and nothing that came later is popped on the strength of it.
  */
-static bool hold_is_old(struct vhost_queue *q)
+static int may_pop(struct vhost_queue *q)
 {
-	return vhost_ring_peek(&q->ring) > 0 && util_rcu_deref(q->d->mem) != q->hold->mem;
+	int r = vhost_ring_peek(&q->ring);
+
+	util_yield();
+	return r == 1 && util_rcu_deref(q->d->mem) != q->hold->mem ? 0 : r;
 }
 
 /* Pops and hands up until the ring is empty, the batch full, guest memory another, or something
@@ -444,7 +449,8 @@ static unsigned int run_batch(struct vhost_queue *q)
 	while (n < BATCH_MAX && !q->went_out && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED)) {
 		struct elem *e;
 
-		if (hold_is_old(q))
+		r = may_pop(q);
+		if (r != 1)
 			break;
 		e = pop(q, &r);
 		if (!e && r == -EAGAIN) {
