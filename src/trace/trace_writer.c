@@ -108,10 +108,12 @@ static uint32_t ending_of(const struct trace_writer *w)
 
 /* --- recording --- */
 
-static struct block *take_free(struct trace_writer *w, uint32_t hint)
+/* The one that came back last, or nearly: its bytes are in the cache, and all the blocks in turn
+ * would push out what the recorded work has there. */
+static struct block *take_free(struct trace_writer *w)
 {
 	for (uint32_t i = 0; i < w->n_free; i++) {
-		struct block **slot = &w->free[(hint + i) % w->n_free];
+		struct block **slot = &w->free[i];
 		struct block *b;
 
 		if (!__atomic_load_n(slot, __ATOMIC_RELAXED))
@@ -144,7 +146,7 @@ static struct block *new_block(struct trace_stream *s, uint64_t time_ns)
 	struct block *b;
 
 	hand_over(s);
-	b = take_free(s->w, s->id);
+	b = take_free(s->w);
 	if (!b)
 		return NULL;
 	b->fill = 0;
