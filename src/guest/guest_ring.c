@@ -14,8 +14,14 @@
  * Sleeping: used_event is set to the next index expected, then the used index is looked at once
  * more, then the call eventfd is waited for. Pollers leave used_event behind, so a device that
  * honours it sends them no interrupts.
+ *
+ * A thread that sleeps waits for its own completion, and anybody may take that one: also who polls
+ * in passing, before the sleeper has asked for an interrupt, so that none will ever come. So each
+ * sleeper counts itself before it looks for the last time, and whoever has taken something looks at
+ * that count and wakes them, be it on the eventfd or on the seat.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,9 +32,11 @@
 #include "util_fd.h"
 #include "util_lock.h"
 #include "util_overflow.h"
+#include "util_yield.h"
 
 #define MAX_NUM 1024u
 #define GROUP 64u
+#define NAPPING (1u << 31)
 
 struct used_elem {
 	uint32_t id;
@@ -63,7 +71,7 @@ struct guest_ring {
 	struct util_mutex seat;
 	struct util_cond seat_cond;
 	bool attended;
-	unsigned int sleepers; /* atomic; written under @seat */
+	unsigned int sleepers; /* atomic: those on @seat_cond, and NAPPING: who sleeps on @call */
 
 	struct util_mutex lock; /* everything below */
 	struct inflight *inflight;
@@ -379,7 +387,8 @@ static unsigned int take_group(struct guest_ring *r, struct finished *f)
 	return n;
 }
 
-unsigned int guest_ring_poll(struct guest_ring *r)
+/* Takes what is finished, and tells nobody. */
+static unsigned int take_all(struct guest_ring *r)
 {
 	struct finished f[GROUP];
 	unsigned int total = 0;
@@ -395,25 +404,60 @@ unsigned int guest_ring_poll(struct guest_ring *r)
 	return total;
 }
 
-unsigned int guest_ring_wait(struct guest_ring *r, int timeout_ms)
+/* Tells the others that something was taken: perhaps theirs. An exchange, not a load: one of the
+ * two comes first, and either we see the sleeper or it sees what we took. */
+static void rouse(struct guest_ring *r)
+{
+	unsigned int sleepers = __atomic_fetch_add(&r->sleepers, 0, __ATOMIC_SEQ_CST);
+
+	if (sleepers & NAPPING)
+		guest_ring_wake(r);
+	if (!(sleepers & ~NAPPING))
+		return;
+	util_mutex_lock(&r->seat);
+	util_cond_broadcast(&r->seat_cond);
+	util_mutex_unlock(&r->seat);
+}
+
+unsigned int guest_ring_poll(struct guest_ring *r)
+{
+	unsigned int n = take_all(r);
+
+	if (n)
+		rouse(r);
+	return n;
+}
+
+static void call_asked_locked(struct guest_ring *r) UTIL_REQUIRES(&r->lock)
+{
+	/* Ordered before the read of the used index in take_group(). */
+	__atomic_store_n(used_event(r), r->last_used, __ATOMIC_SEQ_CST);
+}
+
+static void sleep_on_call(struct guest_ring *r, int timeout_ms)
 {
 	struct pollfd pfd = {.fd = r->call, .events = POLLIN};
-	unsigned int n = guest_ring_poll(r);
 	uint64_t count;
 	ssize_t got;
+
+	poll(&pfd, 1, timeout_ms);
+	got = read(r->call, &count, sizeof(count));
+	(void)got;
+}
+
+unsigned int guest_ring_wait(struct guest_ring *r, int timeout_ms)
+{
+	unsigned int n = guest_ring_poll(r);
 
 	if (n)
 		return n;
 	util_mutex_lock(&r->lock);
-	/* Ordered before the read of the used index in take_group(). */
-	__atomic_store_n(used_event(r), r->last_used, __ATOMIC_SEQ_CST);
+	call_asked_locked(r);
 	util_mutex_unlock(&r->lock);
 	n = guest_ring_poll(r);
 	if (n)
 		return n;
-	poll(&pfd, 1, timeout_ms);
-	got = read(r->call, &count, sizeof(count));
-	(void)got;
+	sleep_on_call(r, timeout_ms);
 	return guest_ring_poll(r);
 }
 
@@ -447,15 +491,24 @@ static bool spin(struct guest_ring *r, uint64_t spin_ns)
 	return false;
 }
 
-/* Tells the others that something was taken: perhaps theirs. An exchange, not a load: one of the
- * two comes first, and either we see the sleeper or it sees what we took. */
-static void rouse(struct guest_ring *r)
+/* Sleeps until the device calls, or somebody has taken what may be ours. */
+static unsigned int nap(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx, int timeout_ms)
 {
-	if (!__atomic_fetch_add(&r->sleepers, 0, __ATOMIC_SEQ_CST))
-		return;
-	util_mutex_lock(&r->seat);
-	util_cond_broadcast(&r->seat_cond);
-	util_mutex_unlock(&r->seat);
+	unsigned int n;
+
+	util_yield();
+	__atomic_fetch_or(&r->sleepers, NAPPING, __ATOMIC_SEQ_CST);
+	util_mutex_lock(&r->lock);
+	call_asked_locked(r);
+	util_mutex_unlock(&r->lock);
+	n = take_all(r);
+	if (!n && !ready(ctx)) {
+		util_yield();
+		sleep_on_call(r, timeout_ms);
+		n = take_all(r);
+	}
+	__atomic_fetch_and(&r->sleepers, ~NAPPING, __ATOMIC_SEQ_CST);
+	return n;
 }
 
 static bool attend_alone(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx,
@@ -468,9 +521,10 @@ static bool attend_alone(struct guest_ring *r, bool (*ready)(void *ctx), void *c
 		if (now >= deadline_ns)
 			return false;
 		if (looks_ready(r) || (spin_ns && spin(r, spin_ns)))
-			n = guest_ring_poll(r);
+			n = take_all(r);
 		else
-			n = guest_ring_wait(r, (int)MIN((deadline_ns - now) / 1000000 + 1, 1000));
+			n = nap(r, ready, ctx,
+				(int)MIN((deadline_ns - now) / 1000000 + 1, INT_MAX));
 		if (n)
 			rouse(r);
 	}
