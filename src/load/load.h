@@ -77,6 +77,7 @@ struct load_config {
 	unsigned int timeout;
 	double zipf;
 	double runtime;
+	double ramp;
 	int daemon_pid;
 	gboolean verify;
 	gboolean mmap_like;

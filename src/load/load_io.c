@@ -191,7 +191,7 @@ static enum load_begun io_begin(struct load_op *op)
 
 		if (begun != LOAD_SEND)
 			return begun;
-		op->w->by_read++;
+		op->w->by_read += load_op_counts(op);
 	} else if (op->write && run->gens) {
 		stamp(run, op->buf, op->file, op->offset, bs);
 	}

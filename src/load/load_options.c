@@ -34,7 +34,7 @@ struct raw_options {
 	char *rw, *engine, *reclaim, *mode, *admission;
 	char *bs, *size, *window, *seed, *ops;
 	char *iodepth, *jobs, *files, *queues, *rwmixread, *poll_us, *timeout, *pid;
-	char *zipf, *runtime;
+	char *zipf, *runtime, *ramp;
 };
 
 static bool refuse(GError **error, const char *option, const char *value, const char *allowed)
@@ -180,6 +180,7 @@ static bool parse_numbers(struct load_config *c, const struct raw_options *o, GE
 	       parse_uint("timeout", o->timeout, 1, 86400, &c->timeout, error) &&
 	       parse_uint("daemon-pid", o->pid, 1, 1u << 30, &pid, error) &&
 	       parse_double("zipf", o->zipf, 0, 10, &c->zipf, error) &&
+	       parse_double("ramp", o->ramp, 0, 86400, &c->ramp, error) &&
 	       parse_double("runtime", o->runtime, 0.01, 86400, &c->runtime, error);
 	c->daemon_pid = (int)pid;
 	return good;
@@ -196,6 +197,11 @@ static bool check(struct load_config *c, GError **error)
 	}
 	if (!c->files)
 		c->files = load_is_io(c->rw) ? 1 : 1000;
+	if (c->ramp > 0 && c->ops) {
+		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+			    "option --ramp: not with --ops");
+		return false;
+	}
 	text = g_strdup_printf("%" G_GUINT64_FORMAT, c->bs);
 	if (!util_is_pow2(c->bs))
 		return refuse(error, "bs", text, "a power of two, 512..1M");
@@ -215,8 +221,9 @@ static bool check(struct load_config *c, GError **error)
 		return false;
 	}
 	if (c->trace && (c->engine == LOAD_ENGINE_READ || !load_is_io(c->rw))) {
-		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
-			    "option --dax-trace: only with --engine=dax or auto, and reads and writes");
+		g_set_error(
+			error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+			"option --dax-trace: only with --engine=dax or auto, and reads and writes");
 		return false;
 	}
 	if (c->null && (c->verify || c->engine != LOAD_ENGINE_READ)) {
@@ -253,6 +260,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("rwmixread", STRING, &o->rwmixread, "percent of reads in randrw; default 50", "N"),
 		ENTRY("zipf", STRING, &o->zipf, "random places by Zipf's law with this exponent, scattered; default 0: uniform", "T"),
 		ENTRY("runtime", STRING, &o->runtime, "seconds; default 5", "S"),
+		ENTRY("ramp", STRING, &o->ramp, "seconds before that: the load runs, and nothing is counted; default 0", "S"),
 		ENTRY("ops", STRING, &o->ops, "instead of --runtime: so many operations of each job", "N"),
 		ENTRY("seed", STRING, &o->seed, "of all that is random; default 1", "N"),
 		ENTRY("verify", NONE, &c->verify, "check every page read, and all that was written at the end", NULL),

@@ -42,6 +42,7 @@ static void put_parameters(JsonBuilder *b, const struct load_config *c)
 			 c->window_mode == GUEST_WINDOW_STRICT ? "strict" : "overlay");
 	util_json_string(b, "reclaim", c->reclaim == LOAD_RECLAIM_FINE ? "fine" : "vanilla");
 	util_json_double(b, "zipf", c->zipf);
+	util_json_double(b, "ramp", c->ramp);
 	util_json_u64(b, "seed", c->seed);
 	json_builder_end_object(b);
 }

@@ -48,6 +48,7 @@ void load_run_fail(struct load_run *run, int err, const char *fmt, ...)
 		run->error = err;
 		run->why = g_strdup_printf("%s: %s", what, g_strerror(-err));
 	}
+	util_cond_broadcast(&run->cond);
 	util_mutex_unlock(&run->lock);
 	load_run_stop(run);
 }
@@ -231,30 +232,58 @@ static void clear_workers(struct load_run *run)
 
 /* --- running --- */
 
-static void go(struct load_run *run, struct load_result *res)
+static void start_all(struct load_run *run)
 {
 	const struct load_config *c = run->config;
-	bool known = load_cpu_known(run->peer_pid);
-	uint64_t daemon_cpu = load_cpu_tree(run->peer_pid);
-	struct load_progress *progress = NULL;
-	uint64_t load_cpu;
 
 	for (unsigned int i = 0; i < run->nworkers; i++)
 		load_worker_start(&run->workers[i]);
-	load_cpu = load_cpu_self();
 	util_mutex_lock(&run->lock);
 	run->start_ns = util_now_ns();
-	run->end_ns = c->ops ? UINT64_MAX : run->start_ns + (uint64_t)(c->runtime * 1e9);
+	run->from_ns = run->start_ns + (uint64_t)(c->ramp * 1e9);
+	run->end_ns = c->ops ? UINT64_MAX : run->from_ns + (uint64_t)(c->runtime * 1e9);
 	run->go = true;
 	util_cond_broadcast(&run->cond);
 	util_mutex_unlock(&run->lock);
-	if (c->progress)
+}
+
+static void wait_for_ramp(struct load_run *run)
+{
+	util_mutex_lock(&run->lock);
+	while (!run->errors && util_now_ns() < run->from_ns)
+		util_cond_wait_until(&run->cond, &run->lock, run->from_ns);
+	util_mutex_unlock(&run->lock);
+}
+
+static void subtract(struct load_dax_counts *from, const struct load_dax_counts *what)
+{
+	from->hits -= what->hits;
+	from->maps -= what->maps;
+	from->removes -= what->removes;
+	from->elided -= what->elided;
+	from->reclaimed -= what->reclaimed;
+}
+
+static void go(struct load_run *run, struct load_result *res)
+{
+	struct load_progress *progress = NULL;
+	struct load_dax_counts before = {0};
+	bool known = load_cpu_known(run->peer_pid);
+	uint64_t load_cpu, daemon_cpu;
+
+	start_all(run);
+	if (run->config->progress)
 		progress = load_progress_start(run);
+	wait_for_ramp(run);
+	load_cpu = load_cpu_self();
+	daemon_cpu = load_cpu_tree(run->peer_pid);
+	if (run->dax)
+		load_dax_counts(load_dax_of(run->dax), &before);
 	for (unsigned int i = 0; i < run->nworkers; i++)
 		load_worker_join(&run->workers[i]);
 	run->ended_ns = util_now_ns();
 	load_progress_stop(progress);
-	res->seconds = (double)(run->ended_ns - run->start_ns) / 1e9;
+	res->seconds = (double)(run->ended_ns - MIN(run->from_ns, run->ended_ns)) / 1e9;
 	res->load_cpu = (int64_t)(load_cpu_self() - load_cpu);
 	res->daemon_cpu = known && guest_frontend_alive(run->fe)
 				  ? (int64_t)(load_cpu_tree(run->peer_pid) - daemon_cpu)
@@ -270,6 +299,7 @@ static void go(struct load_run *run, struct load_result *res)
 	}
 	if (run->dax)
 		load_dax_counts(load_dax_of(run->dax), &res->dax);
+	subtract(&res->dax, &before);
 }
 
 static bool prepare(struct load_run *run)

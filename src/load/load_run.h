@@ -54,7 +54,8 @@ struct load_run {
 	struct load_job *jobs;
 
 	uint64_t start_ns;
-	uint64_t end_ns; /* when to stop */
+	uint64_t from_ns; /* what begins earlier is not counted */
+	uint64_t end_ns;  /* when to stop */
 	uint64_t ended_ns;
 	bool stop;		/* atomic */
 	struct util_mutex lock; /* the rest */
@@ -75,6 +76,11 @@ void load_run_stop(struct load_run *run);
 static inline bool load_run_stopped(struct load_run *run)
 {
 	return __atomic_load_n(&run->stop, __ATOMIC_RELAXED);
+}
+/** load_op_counts() - has it begun after the ramp? */
+static inline bool load_op_counts(const struct load_op *op)
+{
+	return op->start >= op->w->run->from_ns;
 }
 /** load_run_fail() - something went wrong: the run ends, the first reason is kept */
 void load_run_fail(struct load_run *run, int err, const char *fmt, ...) G_GNUC_PRINTF(3, 4);

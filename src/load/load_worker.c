@@ -71,6 +71,8 @@ static bool send_op(struct load_worker *w, struct load_op *op)
 
 static void count(struct load_worker *w, struct load_op *op, uint64_t now)
 {
+	if (!load_op_counts(op))
+		return;
 	/* Also read by who shows progress. */
 	__atomic_store_n(&w->done, w->done + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->bytes, w->bytes + op->bytes, __ATOMIC_RELAXED);
