@@ -5,7 +5,9 @@
  * The thread pops a batch, calls the owner for each element, publishes what is done in groups of
  * PUBLISH_EVERY and the rest at the end, a group with one index update and at most one signal, and
  * when the ring is empty polls for a while and sleeps (vhost_wait.c). Groups, not the whole batch:
- * the driver can take the first answers and send anew while the others are being worked on.
+ * the driver can take the first answers and send anew while the others are being worked on. Nor
+ * does an answer wait longer than PUBLISH_NS for the next: a driver that polls meanwhile would
+ * give up, and then has to be woken for each group.
  * The main thread changes a queue only after vhost_queue_quiesce(), which waits until
  * the thread is idle (waits for @go), or out (inside a request that is parked; when it comes
  * back it looks at everything anew before it touches the ring).
@@ -55,6 +57,7 @@
 
 #define BATCH_MAX 64
 #define PUBLISH_EVERY 4
+#define PUBLISH_NS 8000u
 /* As much of an answer as is kept while a ring is stopped: the largest that FUSE has, and room. */
 #define BOUNCE_MAX (4u << 20)
 
@@ -331,6 +334,17 @@ static void flush(struct vhost_queue *q)
 	elem_combine(q, first, last);
 }
 
+/* Is it time to publish, more being under way? */
+static bool flush_due(struct vhost_queue *q)
+{
+	uint64_t now = util_now_ns();
+
+	if (q->batched < PUBLISH_EVERY && now - q->flushed_ns < PUBLISH_NS)
+		return false;
+	q->flushed_ns = now;
+	return true;
+}
+
 void vhost_elem_done(struct vhost_elem *pub, size_t len)
 {
 	struct elem *e = (struct elem *)pub;
@@ -340,7 +354,8 @@ void vhost_elem_done(struct vhost_elem *pub, size_t len)
 	if (this_queue == q) {
 		e->next = q->batch;
 		q->batch = e;
-		if (++q->batched == PUBLISH_EVERY)
+		q->batched++;
+		if (flush_due(q))
 			flush(q);
 		return;
 	}
@@ -446,6 +461,7 @@ static unsigned int run_batch(struct vhost_queue *q)
 	int r = 1;
 
 	q->went_out = false;
+	q->flushed_ns = util_now_ns();
 	while (n < BATCH_MAX && !q->went_out && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED)) {
 		struct elem *e;
 

@@ -62,6 +62,7 @@ struct vhost_queue {
 	struct elem *own_free;		/* [T] */
 	struct elem *batch;		/* [T] ended by the thread itself, newest first */
 	unsigned int batched;		/* [T] how many @batch has */
+	uint64_t flushed_ns;		/* [T] when the thread last published, or began a batch */
 	struct elem *ended;		/* atomic: see elem_combine() */
 	struct elem *held, **held_tail; /* [L] ended while stopped */
 	struct vhost_hold *hold;	/* [L] written by [T] */
