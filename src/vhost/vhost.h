@@ -9,6 +9,8 @@
  *            any lock that is held across a wait for it: QEMU answers a map only after the
  *            main channel has answered its ADD_MEM_REG.
  *   queue i  pops virtqueue i, calls vhost_ops.request for each element.
+ *            Where it blocks (vhost_elem_may_block()), another thread becomes queue i's.
+ *   relief   looks whether one of these has blocked. Sleeps while none is about to.
  *   others   (the owner's pools) call vhost_elem_done() when a request is finished.
  */
 #ifndef DAXMAP_VHOST_H
@@ -77,6 +79,20 @@ void vhost_elem_done(struct vhost_elem *e, size_t len);
  */
 void vhost_elem_parked(struct vhost_elem *e, bool parked);
 
+/**
+ * vhost_elem_may_block() - what follows is fast as a rule, but the host's kernel may make it wait
+ *
+ * From a queue's thread, inside vhost_ops.request: up to vhost_elem_done(), vhost_elem_parked() or
+ * the return of vhost_ops.request. If that takes longer than one or two ticks of the relief
+ * thread (2 ms each), another thread goes on with the queue, calling vhost_ops.batch_end first;
+ * this one is then a thread like any other, which is for nobody but the owner's state of the
+ * queue's thread to know: have none in use here. Costs two atomic operations.
+ *
+ * False: the queue would wait, as vhost_config.stand_ins threads block already: let another
+ * thread do it. From any other thread: true.
+ */
+bool vhost_elem_may_block(struct vhost_elem *e);
+
 /** enum vhost_region_verdict - what to do with a memory region that the front-end announces */
 enum vhost_region_verdict {
 	VHOST_REGION_RAM,    /* guest memory: mmap it */
@@ -103,7 +119,8 @@ struct vhost_region_info {
  * @request: a request; the queue's thread. Must not block on the back-end channel without
  *           vhost_elem_parked(); should not block at all.
  * @batch_end: the queue's thread has handed up all that was there; may be NULL.
- * @thread_start: called first in each queue thread (naming, CPU binding); may be NULL.
+ * @thread_start: called first in each queue thread, also those that take over (naming, CPU
+ * binding); may be NULL.
  * @region: classifies a memory region; NULL = all RAM. Main thread; must not block. Called for
  *          each announcement, so it is also how the window driver learns that a map is committed.
  * @running: may requests be sent on the back-end channel? True when every ring that was set up is
@@ -133,6 +150,7 @@ struct vhost_ops {
  * @window_size: bytes of the DAX window (shmem region 0); 0 = none, SHMEM is then not offered
  * @mem_slots: offer CONFIGURE_MEM_SLOTS
  * @poll_us: the longest that a queue thread polls before it sleeps (vhost_wait.c); 0 = not at all
+ * @stand_ins: so many threads of a queue may block at a time while another goes on with it
  */
 struct vhost_config {
 	unsigned int num_queues;
@@ -140,6 +158,7 @@ struct vhost_config {
 	uint64_t window_size;
 	bool mem_slots;
 	unsigned int poll_us;
+	unsigned int stand_ins;
 };
 
 struct vhost_dev *vhost_dev_new(const struct vhost_config *config, const struct vhost_ops *ops,

@@ -32,6 +32,7 @@ struct vhost_dev *vhost_dev_new(const struct vhost_config *config, const struct 
 	d->accepted = g_array_new(FALSE, FALSE, sizeof(struct vhost_accepted));
 	for (unsigned int i = 0; i < config->num_queues; i++)
 		vhost_queue_init(&d->queues[i], d, i);
+	vhost_relief_init(&d->relief, d->queues, config->stand_ins ? config->num_queues : 0);
 	return d;
 }
 
@@ -41,6 +42,7 @@ void vhost_dev_free(struct vhost_dev *d)
 		return;
 	for (unsigned int i = 0; i < d->config.num_queues; i++)
 		vhost_queue_destroy(&d->queues[i]);
+	vhost_relief_destroy(&d->relief);
 	vhost_backend_free(d->backend);
 	util_rcu_barrier();
 	vhost_mem_put(d->mem);
@@ -96,6 +98,7 @@ static void session_end(struct vhost_dev *d)
 		d->ops.channel(d->ctx, NULL);
 	for (unsigned int i = 0; i < d->config.num_queues; i++)
 		vhost_queue_close(&d->queues[i]);
+	vhost_relief_end(&d->relief);
 	for (unsigned int i = 0; i < d->config.num_queues; i++)
 		vhost_queue_join(&d->queues[i]);
 	vhost_session_publish(d, vhost_mem_new());

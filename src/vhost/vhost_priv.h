@@ -7,6 +7,7 @@
 #include "vhost_backend.h"
 #include "vhost_mem.h"
 #include "vhost_queue.h"
+#include "vhost_relief.h"
 
 /* A window region that the owner accepted: only remembered, to answer REM_MEM_REG. */
 struct vhost_accepted {
@@ -20,6 +21,7 @@ struct vhost_dev {
 	struct vhost_mem *mem; /* RCU: replaced by the main thread */
 	struct vhost_backend *backend;
 	int stop_fd;
+	struct vhost_relief relief;
 
 	/* of the session; main thread */
 	int sock;

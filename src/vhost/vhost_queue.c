@@ -17,6 +17,15 @@
  * a completion by a pool thread reaches the guest without a change of threads, and
  * threads that complete at the same time neither queue on a lock nor each signal the guest.
  *
+ * Blocking. "The thread" is whoever holds that part, and all that is marked [T]. Before what may
+ * block it makes @risk odd (vhost_elem_may_block()), afterwards even again (own()). Whoever
+ * does the latter goes on as the queue's thread: itself, or, when it takes too long, the relief
+ * thread (vhost_queue_relieve()), which has first seen to it that a spare thread waits, and then
+ * leaves the part @vacant for that one. The one that comes back too late finds another number
+ * in @risk, touches nothing of [T] from then on, completes its element as a pool's thread does,
+ * and waits as a spare one for a while. What it had not yet published its successor publishes.
+ * To the main thread an element of such a thread is like one in a pool.
+ *
  * Memory. The thread keeps a reference to the snapshot in which it resolves descriptors, taken
  * inside an RCU read section, and counts elements in and out (struct vhost_hold): once for a
  * snapshot, not once for an element, and on memory that no other queue touches. A hold ends
@@ -58,6 +67,8 @@
 #define BATCH_MAX 64
 #define PUBLISH_EVERY 4
 #define PUBLISH_NS 8000u
+/* A thread that was relieved once is at hand for so long. */
+#define SPARE_NS 5000000000ull
 /* As much of an answer as is kept while a ring is stopped: the largest that FUSE has, and room. */
 #define BOUNCE_MAX (4u << 20)
 
@@ -79,7 +90,9 @@ struct elem {
 /* Somebody publishes: stands in @ended for the empty list. */
 static struct elem busy_mark;
 
+/* The queue whose thread this is, and what its risk says while this one is in what may block. */
 static _Thread_local struct vhost_queue *this_queue;
+static _Thread_local uint64_t this_risk;
 
 void *vhost_elem_priv(struct vhost_elem *e)
 {
@@ -320,7 +333,43 @@ static void elem_combine(struct vhost_queue *q, struct elem *first, struct elem 
 					      __ATOMIC_RELAXED));
 }
 
-/* The thread's own completions. */
+/* --- blocking --- */
+
+/* Is this the queue's thread? If it is in what may block, that has ended, or another has taken
+ * over meanwhile. */
+static bool own(struct vhost_queue *q)
+{
+	uint64_t risk = this_risk;
+
+	if (this_queue != q)
+		return false;
+	if (!risk)
+		return true;
+	this_risk = 0;
+	util_yield();
+	if (!__atomic_compare_exchange_n(&q->risk, &risk, risk + 1, false, __ATOMIC_RELEASE,
+					 __ATOMIC_RELAXED))
+		this_queue = NULL;
+	return this_queue == q;
+}
+
+bool vhost_elem_may_block(struct vhost_elem *pub)
+{
+	struct vhost_queue *q = pub->queue;
+
+	if (this_queue != q || this_risk)
+		return true;
+	if (__atomic_load_n(&q->away, __ATOMIC_RELAXED) >= q->d->config.stand_ins)
+		return false;
+	this_risk = __atomic_load_n(&q->risk, __ATOMIC_RELAXED) + 1;
+	__atomic_store_n(&q->risk, this_risk, __ATOMIC_SEQ_CST);
+	vhost_relief_attend(&q->d->relief);
+	util_yield();
+	return true;
+}
+
+/* --- the thread's own completions --- */
+
 static void flush(struct vhost_queue *q)
 {
 	struct elem *first = q->batch, *last = first;
@@ -351,7 +400,7 @@ void vhost_elem_done(struct vhost_elem *pub, size_t len)
 	struct vhost_queue *q = pub->queue;
 
 	e->len = MIN(len, pub->in.len);
-	if (this_queue == q) {
+	if (own(q)) {
 		e->next = q->batch;
 		q->batch = e;
 		q->batched++;
@@ -366,9 +415,9 @@ void vhost_elem_parked(struct vhost_elem *pub, bool parked)
 {
 	struct elem *e = (struct elem *)pub;
 	struct vhost_queue *q = pub->queue;
-	bool own = this_queue == q;
+	bool mine = own(q);
 
-	if (own && parked)
+	if (mine && parked)
 		flush(q);
 	util_mutex_lock(&q->lock);
 	if (e->parked != parked) {
@@ -376,7 +425,7 @@ void vhost_elem_parked(struct vhost_elem *pub, bool parked)
 		q->parked += parked ? 1 : (uint64_t)-1;
 		if (!parked && (!q->ready || e->epoch != q->epoch))
 			elem_bounce(e);
-		if (own) {
+		if (mine) {
 			q->out = parked;
 			q->went_out = true;
 		}
@@ -478,6 +527,8 @@ static unsigned int run_batch(struct vhost_queue *q)
 			break;
 		n++;
 		q->d->ops.request(q->d->ctx, &e->pub);
+		if (!own(q))
+			return n;
 		if (q->went_out)
 			come_back(q);
 	}
@@ -542,14 +593,21 @@ static bool may_run(struct vhost_queue *q)
 	return !q->pause && q->ready && q->enabled && !q->broken;
 }
 
-static void *queue_main(void *arg)
+/* Under the lock: what the one before has left when it blocked. */
+static void inherit(struct vhost_queue *q) UTIL_REQUIRES(q->lock)
 {
-	struct vhost_queue *q = arg;
-
-	this_queue = q;
-	if (q->d->ops.thread_start)
-		q->d->ops.thread_start(q->d->ctx, q->index);
+	util_mutex_unlock(&q->lock);
+	if (q->d->ops.batch_end)
+		q->d->ops.batch_end(q->d->ctx, q);
+	flush(q);
 	util_mutex_lock(&q->lock);
+}
+
+/* Under the lock: is the queue's thread, until the end or until another took over. */
+static void serve(struct vhost_queue *q) UTIL_REQUIRES(q->lock)
+{
+	this_queue = q;
+	inherit(q);
 	while (!q->quit) {
 		unsigned int n;
 
@@ -566,14 +624,111 @@ static void *queue_main(void *arg)
 		q->run_epoch = q->epoch;
 		util_mutex_unlock(&q->lock);
 		n = run_batch(q);
+		if (this_queue != q) {
+			util_mutex_lock(&q->lock);
+			__atomic_store_n(&q->away, q->away - 1, __ATOMIC_RELAXED);
+			return;
+		}
 		if (n == 0 && !__atomic_load_n(&q->attention, __ATOMIC_RELAXED))
 			rest(q);
 		util_mutex_lock(&q->lock);
 	}
+	this_queue = NULL;
 	q->idle = true;
+}
+
+/* Under the lock: a spare thread waits until the queue has none. False: it is not needed. */
+static bool take_over(struct vhost_queue *q) UTIL_REQUIRES(q->lock)
+{
+	uint64_t deadline = util_now_ns() + SPARE_NS;
+
+	while (!q->vacant && !q->quit) {
+		if (!util_cond_wait_until(&q->relief, &q->lock, deadline))
+			break;
+	}
+	q->spares--;
+	if (!q->vacant)
+		return false;
+	q->vacant = false;
+	return true;
+}
+
+static void *queue_main(void *arg)
+{
+	struct vhost_hand *h = arg;
+	struct vhost_queue *q = h->q;
+
+	if (q->d->ops.thread_start)
+		q->d->ops.thread_start(q->d->ctx, q->index);
+	util_mutex_lock(&q->lock);
+	while (take_over(q)) {
+		serve(q);
+		q->spares++;
+	}
+	h->next = q->left;
+	q->left = h;
+	q->hands--;
 	util_cond_broadcast(&q->changed);
 	util_mutex_unlock(&q->lock);
 	return NULL;
+}
+
+/* Under the lock: one more that is spare. Signals are for the threads
+ * that the owner chooses. */
+static int hire(struct vhost_queue *q) UTIL_REQUIRES(q->lock)
+{
+	struct vhost_hand *h = g_new0(struct vhost_hand, 1);
+	sigset_t all, old;
+	int err;
+
+	h->q = q;
+	q->hands++;
+	q->spares++;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	err = pthread_create(&h->thread, NULL, queue_main, h);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!err)
+		return 0;
+	q->hands--;
+	q->spares--;
+	g_free(h);
+	return -err;
+}
+
+static void bury(struct vhost_hand *left)
+{
+	while (left) {
+		struct vhost_hand *h = left;
+
+		left = h->next;
+		pthread_join(h->thread, NULL);
+		g_free(h);
+	}
+}
+
+void vhost_queue_relieve(struct vhost_queue *q, uint64_t risk)
+{
+	struct vhost_hand *left;
+	int err = 0;
+
+	util_mutex_lock(&q->lock);
+	left = q->left;
+	q->left = NULL;
+	if (!q->quit && !q->spares)
+		err = hire(q);
+	util_yield();
+	if (!q->quit && !err &&
+	    __atomic_compare_exchange_n(&q->risk, &risk, risk + 1, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED)) {
+		q->vacant = true;
+		__atomic_store_n(&q->away, q->away + 1, __ATOMIC_RELAXED);
+		util_cond_signal(&q->relief);
+	}
+	util_mutex_unlock(&q->lock);
+	bury(left);
+	if (err)
+		util_log_once("queue %u: no thread to stand in: %s", q->index, g_strerror(-err));
 }
 
 /* --- main thread --- */
@@ -589,6 +744,7 @@ void vhost_queue_init(struct vhost_queue *q, struct vhost_dev *d, unsigned int i
 	util_mutex_init(&q->lock);
 	util_cond_init(&q->changed);
 	util_cond_init(&q->go);
+	util_cond_init(&q->relief);
 }
 
 void vhost_queue_destroy(struct vhost_queue *q)
@@ -602,6 +758,7 @@ void vhost_queue_destroy(struct vhost_queue *q)
 		g_free(h);
 	}
 	vhost_wait_destroy(&q->wait);
+	util_cond_destroy(&q->relief);
 	util_cond_destroy(&q->go);
 	util_cond_destroy(&q->changed);
 	util_mutex_destroy(&q->lock);
@@ -641,20 +798,18 @@ void vhost_queue_resume(struct vhost_queue *q)
 
 static int thread_begin(struct vhost_queue *q)
 {
-	sigset_t all, old;
 	int err;
 
 	if (q->has_thread)
 		return 0;
-	/* Signals are for the threads that the owner chooses. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	err = pthread_create(&q->thread, NULL, queue_main, q);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = vhost_relief_begin(&q->d->relief);
 	if (err)
-		return -err;
-	q->has_thread = true;
-	return 0;
+		return err;
+	util_mutex_lock(&q->lock);
+	err = hire(q);
+	q->vacant = q->has_thread = !err;
+	util_mutex_unlock(&q->lock);
+	return err;
 }
 
 static void drop_held_locked(struct vhost_queue *q)
@@ -789,17 +944,21 @@ void vhost_queue_close(struct vhost_queue *q)
 	q->epoch++;
 	if (q->has_thread)
 		nudge_locked(q);
+	util_cond_broadcast(&q->relief);
 	util_mutex_unlock(&q->lock);
 }
 
 void vhost_queue_join(struct vhost_queue *q)
 {
+	struct vhost_hand *left;
 	uint32_t epoch;
 
-	if (q->has_thread)
-		pthread_join(q->thread, NULL);
-	q->has_thread = false;
 	util_mutex_lock(&q->lock);
+	while (q->hands)
+		util_cond_wait(&q->changed, &q->lock);
+	left = q->left;
+	q->left = NULL;
+	q->has_thread = false;
 	q->pause++;
 	while (q->popped != q->done)
 		util_cond_wait(&q->changed, &q->lock);
@@ -810,6 +969,7 @@ void vhost_queue_join(struct vhost_queue *q)
 		hold_try_end(q, q->hold);
 	}
 	util_mutex_unlock(&q->lock);
+	bury(left);
 	/* Who published last may still be on its way out. */
 	while (__atomic_load_n(&q->ended, __ATOMIC_ACQUIRE))
 		sched_yield();

@@ -15,6 +15,13 @@
 
 struct elem;
 
+/* A thread that is the queue's, was, or may become it. */
+struct vhost_hand {
+	struct vhost_queue *q;
+	pthread_t thread;
+	struct vhost_hand *next; /* of those that have left */
+};
+
 /* Counts the elements of one queue that lie in one snapshot of guest memory. */
 struct vhost_hold {
 	struct vhost_hold *next; /* free list */
@@ -34,6 +41,7 @@ struct vhost_queue {
 	struct util_mutex lock;
 	struct util_cond changed; /* main waits: the thread went idle or out, an element ended */
 	struct util_cond go;	  /* the thread waits: a pause ended */
+	struct util_cond relief;  /* spare threads wait: the queue has none, or the session ends */
 
 	/* set by messages */
 	struct vhost_ring ring;	     /* available side [T], used side [L], the rest [Q] */
@@ -45,17 +53,22 @@ struct vhost_queue {
 	bool ready;		     /* [L] started, not stopped */
 	bool broken;		     /* [L] */
 
-	/* thread */
-	pthread_t thread;
-	bool has_thread;	/* [M] */
-	struct vhost_wait wait; /* kick [Q], wake any, the rest [T] */
-	bool attention;		/* atomic: look at the fields below */
-	unsigned int pause;	/* [L] */
-	bool quit;		/* [L] */
-	bool idle;		/* [L] the thread waits for go */
-	bool out;		/* [L] the thread is inside a request that is parked */
-	bool asleep;		/* [L] in or near its sleep, pops nothing */
-	bool went_out;		/* [T] */
+	/* threads: [T] is whoever took over last; see relieve() */
+	uint64_t risk;		 /* atomic: odd while the thread is in what may block */
+	unsigned int hands;	 /* [L] threads that there are */
+	unsigned int spares;	 /* [L] of these, wait to take over */
+	unsigned int away;	 /* [L], read anywhere: of these, block while another took over */
+	bool vacant;		 /* [L] a spare one is to take over */
+	struct vhost_hand *left; /* [L] threads that have left, to be joined */
+	bool has_thread;	 /* [M] */
+	struct vhost_wait wait;	 /* kick [Q], wake any, the rest [T] */
+	bool attention;		 /* atomic: look at the fields below */
+	unsigned int pause;	 /* [L] */
+	bool quit;		 /* [L] */
+	bool idle;		 /* [L] the thread waits for go */
+	bool out;		 /* [L] the thread is inside a request that is parked */
+	bool asleep;		 /* [L] in or near its sleep, pops nothing */
+	bool went_out;		 /* [T] */
 
 	/* elements */
 	struct elem *free;		/* [L] */
@@ -114,6 +127,10 @@ void vhost_queue_enable(struct vhost_queue *q, bool on);
 /** vhost_queue_set_call() - takes @fd over (-1: none). */
 void vhost_queue_set_call(struct vhost_queue *q, int fd);
 void vhost_queue_set_err(struct vhost_queue *q, int fd);
+
+/** vhost_queue_relieve() - the relief thread: the queue's thread has been in what it began when
+ * queue.risk became @risk for too long: another takes over, unless it ended just now. */
+void vhost_queue_relieve(struct vhost_queue *q, uint64_t risk);
 
 /** vhost_queue_close() - session end, first half: stops, ends the thread unless it is in a parked
  * request. vhost_queue_join() - second half: waits for everything and resets to pristine. */
