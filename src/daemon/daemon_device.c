@@ -66,6 +66,11 @@ static void request_parked(struct fuse_request *r, bool parked)
 	vhost_elem_parked(ELEM_OF(r), parked);
 }
 
+static bool request_may_block(struct fuse_request *r)
+{
+	return vhost_elem_may_block(ELEM_OF(r));
+}
+
 static void on_batch_end(void *ctx, struct vhost_queue *q)
 {
 	struct daemon_device *d = ctx;
@@ -97,6 +102,7 @@ static void on_request(void *ctx, struct vhost_elem *e)
 	r->fuse.more = true;
 	r->fuse.done = request_done;
 	r->fuse.parked = request_parked;
+	r->fuse.may_block = request_may_block;
 	fuse_session_handle(d->session, &r->fuse);
 }
 
@@ -361,6 +367,7 @@ static void make_dev(struct daemon_device *d)
 		.window_size = d->window_size,
 		.mem_slots = true,
 		.poll_us = (unsigned int)d->config->poll_us,
+		.stand_ins = fuse_session_stand_ins(d->session),
 	};
 
 	d->dev = vhost_dev_new(&config, &vhost_ops, d);

@@ -214,6 +214,9 @@ bool fs_writes_exclude(struct fs *fs, uint64_t node, uint64_t handle);
 /** fs_nowait_useful() - false once it is known that FS_IO_NOWAIT always answers -EAGAIN for this
  * file system (for writes, ext4) */
 bool fs_nowait_useful(struct fs *fs, uint64_t node, bool write);
+/** fs_write_is_blind() - does a write through @handle go to the page cache of a local file system
+ * that is known not to be able to say whether it would wait? */
+bool fs_write_is_blind(struct fs *fs, uint64_t node, uint64_t handle);
 int fs_fallocate(struct fs *fs, uint64_t node, uint64_t handle, int mode, uint64_t offset,
 		 uint64_t len);
 off_t fs_lseek(struct fs *fs, uint64_t node, uint64_t handle, uint64_t offset, int whence);
@@ -294,7 +297,8 @@ void fs_readahead(struct fs *fs, uint64_t node, uint64_t offset, uint64_t len);
  * fs_where() - where the file lies now, as the kernel knows it: "dir/name" below the root of the
  * share; with a " (deleted)" behind it when it has no name any more
  *
- * Some system calls: for showing. Length (cut at @size - 1, always terminated), or a negative errno.
+ * Some system calls: for showing. Length (cut at @size - 1, always terminated), or a negative
+ * errno.
  */
 ssize_t fs_where(struct fs *fs, uint64_t node, char *buf, size_t size);
 

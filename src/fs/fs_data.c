@@ -416,14 +416,29 @@ ssize_t fs_write(struct fs *fs, uint64_t node, uint64_t handle, const struct uti
 	return io(fs, node, handle, buf, offset, flags, true);
 }
 
+static bool buffered_locally(const struct fs_handle *h)
+{
+	return h->kind == FS_HANDLE_FILE && !h->node->mount->remote;
+}
+
 bool fs_writes_exclude(struct fs *fs, uint64_t node, uint64_t handle)
 {
 	struct fs_handle *h = fs_handle_get(fs, node, handle, false);
-	bool exclude = h && h->kind == FS_HANDLE_FILE && !h->node->mount->remote;
+	bool exclude = h && buffered_locally(h);
 
 	if (h)
 		fs_handle_put(fs, h);
 	return exclude;
+}
+
+bool fs_write_is_blind(struct fs *fs, uint64_t node, uint64_t handle)
+{
+	struct fs_handle *h = fs_handle_get(fs, node, handle, false);
+	bool blind = h && buffered_locally(h) && nowait_flag(h->node->mount, true) < 0;
+
+	if (h)
+		fs_handle_put(fs, h);
+	return blind;
 }
 
 bool fs_nowait_useful(struct fs *fs, uint64_t node, bool write)

@@ -23,6 +23,16 @@
  * that is not in the dentry cache) are trusted per object: only after TRUST_RUNS runs of it, none
  * blocked. One that blocks and the trust is gone.
  *
+ * Patience. Where another thread takes the queue over from one that blocks (fuse_request.may_block)
+ * a blocked run costs the others four milliseconds at most, and much less as a rule, while each
+ * handoff costs as much as several runs. So then only the average counts, up to PATIENT_NS: a
+ * write that met the journal's commit, a create that slept for a lock, is no reason to hand on the
+ * next thousand. That is for operations of which only few block; a lookup that is not
+ * in the dentry cache may have to read a disk, and then many wait better in the pool, so of
+ * these only what is unknown gets the benefit of the doubt.
+ *
+ * Copying takes its time, which is not slowness: COPY_BYTES_NS.
+ *
  * Reads never take that risk, and what others than the local kernel have to answer does not get
  * here (fuse_session.c).
  */
@@ -36,6 +46,8 @@
 /* syscalls: getrusage */
 
 #define SLOW_NS 50000u
+#define COPY_BYTES_NS 4u /* a slow machine's */
+#define PATIENT_NS 250000u
 #define STALL_NS 1000000u
 #define CPU_MAX_NS 100000u
 #define PENALTY_NS 1000000000ull
@@ -80,18 +92,26 @@ static struct fuse_policy_score *claim(struct fuse_policy *p, unsigned int kind,
 	return &s->score;
 }
 
-bool fuse_policy_is_fast(const struct fuse_policy *p, unsigned int kind, uint64_t now_ns)
+bool fuse_policy_is_fast(const struct fuse_policy *p, unsigned int kind, bool patient,
+			 uint64_t now_ns)
 {
 	const struct fuse_policy_score *s = &p->kinds[kind];
 
+	if (patient)
+		return get(s->avg_ns) < PATIENT_NS;
 	return get(s->avg_ns) < SLOW_NS && get(s->slow_until_ns) <= now_ns;
 }
 
-bool fuse_policy_trusts(const struct fuse_policy *p, unsigned int kind, uint64_t object)
+bool fuse_policy_trusts(const struct fuse_policy *p, unsigned int kind, uint64_t object,
+			enum fuse_policy_trust how)
 {
 	const struct fuse_policy_score *s = find(p, kind, object);
 
-	return s && get(s->fast_runs) >= TRUST_RUNS && get(s->avg_ns) < SLOW_NS;
+	if (!s)
+		return how != FUSE_POLICY_PROVEN;
+	if (how == FUSE_POLICY_PATIENT)
+		return get(s->avg_ns) < PATIENT_NS;
+	return get(s->fast_runs) >= TRUST_RUNS && get(s->avg_ns) < SLOW_NS;
 }
 
 static long switches(void)
@@ -102,13 +122,15 @@ static long switches(void)
 }
 
 void fuse_policy_begin(const struct fuse_policy *p, struct fuse_policy_run *run, unsigned int kind,
-		       uint64_t object, bool pooled)
+		       uint64_t object, size_t bytes, enum fuse_policy_where where)
 {
 	const struct fuse_policy_score *s = find(p, kind, object);
 
 	run->kind = kind;
 	run->object = object;
-	run->watched = pooled || (s && get(s->watch));
+	run->allowed_ns = bytes / COPY_BYTES_NS;
+	run->quick_ns = where == FUSE_POLICY_RELIEVED ? PATIENT_NS : SLOW_NS;
+	run->watched = where == FUSE_POLICY_POOLED || (s && get(s->watch));
 	run->switches = run->watched ? switches() : 0;
 	run->begun_ns = util_now_ns();
 }
@@ -116,10 +138,13 @@ void fuse_policy_begin(const struct fuse_policy *p, struct fuse_policy_run *run,
 void fuse_policy_end(struct fuse_policy *p, const struct fuse_policy_run *run)
 {
 	uint64_t now = util_now_ns();
-	uint64_t ns = now - run->begun_ns;
+	uint64_t took = now - run->begun_ns;
+	uint64_t ns = took > run->allowed_ns ? took - run->allowed_ns : 0;
 	enum fuse_policy_how how = FUSE_POLICY_UNSEEN;
 
-	if (run->watched && ns >= SLOW_NS)
+	if (ns < run->quick_ns)
+		ns = ns < SLOW_NS ? ns : SLOW_NS - 1;
+	else if (run->watched)
 		how = switches() == run->switches ? FUSE_POLICY_RAN : FUSE_POLICY_BLOCKED;
 	fuse_policy_note(p, run->kind, run->object, ns, how, now);
 }

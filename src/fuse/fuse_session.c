@@ -16,10 +16,14 @@
  *   - READs that come in one go are kept until there are a few, or no more, and then run with one
  *     system call (fs_batch.h), under the same rule. What is not a READ runs them first.
  *   - Writes and lookups that were refused although nothing was slow (a file system without
- *     RWF_NOWAIT, a name not in the dentry cache) run here once the same object has been seen
- *     fast many times. Never reads: what is not in the page cache waits for a disk.
+ *     RWF_NOWAIT, a name not in the dentry cache) run here unless the same object is known to
+ *     block. Never reads: what is not in the page cache waits for a disk.
  *   - Other metadata runs here while its kind is fast, see fuse_policy.c.
- *   - Neither of the last two ever on a file system that asks another process or machine, which may
+ *   - Before any of the last two the transport is told (fuse_request.may_block): if it blocks all
+ *     the same, another thread becomes the queue's within milliseconds (vhost_relief.c), and this
+ *     one ends the request as a pool's thread would. Where nobody can, writes and lookups have to
+ *     be seen fast many times first.
+ *   - Neither of these two ever on a file system that asks another process or machine, which may
  *     never answer, nor where somebody else's lease has to be broken: what holds the queue is then
  *     the local kernel at most, and the disk behind it.
  *   - fsync and its like always go to the pool.
@@ -49,6 +53,7 @@
 
 #define POOL_IDLE_MS 5000
 #define MAP_THREADS 32
+#define STAND_INS 4 /* what blocks is known, and then goes to the pool, before there are more */
 #define OUT_HEADER sizeof(struct fuse_out_header)
 
 enum run_mode {
@@ -430,6 +435,50 @@ static void offload(struct fuse_session *s, struct fuse_request *r, struct fuse_
 	fuse_pool_push(pool, &st->job);
 }
 
+/* Others go on meanwhile, and few of its kind block: no disk is read. */
+static bool patient(const struct fuse_request *r)
+{
+	const struct fuse_op *op = ((const struct fuse_state *)(const void *)r->priv)->op;
+
+	return r->may_block && (op->class == FUSE_RUN_ADAPT || op == &fuse_ops[FUSE_WRITE]);
+}
+
+/* @r would not run without waiting. Is that likely to mean that it does not block all the same?
+ * @blind: a write, and nobody could tell */
+static bool likely_fast(struct fuse_session *s, struct fuse_request *r, bool blind)
+{
+	const struct fuse_state *st = fuse_state(r);
+	unsigned int kind = (unsigned int)(st->op - fuse_ops);
+	uint64_t node = st->h.nodeid;
+	enum fuse_policy_trust how = FUSE_POLICY_PROVEN;
+
+	if (!(st->op->flags & FUSE_OP_TRUST) || (!blind && fs_is_remote(s->cfg.fs, node)))
+		return false;
+	if (r->may_block && blind)
+		how = FUSE_POLICY_PATIENT;
+	else if (r->may_block && st->op != &fuse_ops[FUSE_WRITE])
+		how = FUSE_POLICY_UNKNOWN;
+	return fuse_policy_trusts(&queue_of(s, r)->policy, kind, node, how);
+}
+
+/* @r does not run without waiting. */
+static void try_again(struct fuse_session *s, struct fuse_request *r, bool blind)
+{
+	if (likely_fast(s, r, blind))
+		run(s, r, LOCAL_ONLY);
+	else
+		offload(s, r, queue_of(s, r)->pool);
+}
+
+/* A write that needs not be tried without waiting. */
+static bool is_blind(struct fuse_session *s, const struct fuse_state *st)
+{
+	const struct fuse_write_in *in = (const struct fuse_write_in *)(const void *)st->args;
+
+	return st->op == &fuse_ops[FUSE_WRITE] &&
+	       fs_write_is_blind(s->cfg.fs, st->h.nodeid, in->fh);
+}
+
 /* Runs the handler. It may come back to be offloaded, unless it may wait. */
 static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mode)
 {
@@ -440,22 +489,34 @@ static void run(struct fuse_session *s, struct fuse_request *r, enum run_mode mo
 		      (st->op->class == FUSE_RUN_ADAPT || st->op->flags & FUSE_OP_TRUST);
 	uint64_t node = st->h.nodeid;
 	bool trust = st->op->flags & FUSE_OP_TRUST;
+	enum fuse_policy_where where = FUSE_POLICY_POOLED;
 	struct fuse_policy_run score;
 	struct fuse_ctx c;
 	ssize_t ret;
 
+	if (mode == NO_WAIT && is_blind(s, st)) {
+		try_again(s, r, true);
+		return;
+	}
+	if (mode == LOCAL_ONLY) {
+		where = patient(r) ? FUSE_POLICY_RELIEVED : FUSE_POLICY_IN_QUEUE;
+		if (r->may_block && !r->may_block(r)) {
+			offload(s, r, q->pool);
+			return;
+		}
+	}
 	make_ctx(s, r, &c);
 	c.nowait = mode == NO_WAIT;
 	c.local = mode == LOCAL_ONLY;
 	if (scored)
-		fuse_policy_begin(&q->policy, &score, kind, trust ? node : 0, mode == MAY_WAIT);
+		fuse_policy_begin(&q->policy, &score, kind, trust ? node : 0,
+				  st->op == &fuse_ops[FUSE_WRITE] ? r->out.len : 0, where);
 	ret = st->op->run(&c);
 	if (ret == FUSE_TAKEN)
 		return;
 	if (ret == FUSE_AGAIN) {
-		if (trust && c.nowait && fuse_policy_trusts(&q->policy, kind, node) &&
-		    !fs_is_remote(s->cfg.fs, node))
-			run(s, r, LOCAL_ONLY);
+		if (c.nowait)
+			try_again(s, r, false);
 		else
 			offload(s, r, q->pool);
 		return;
@@ -523,7 +584,8 @@ static void start(struct fuse_session *s, struct fuse_request *r)
 		if (!keep(s, r))
 			run(s, r, NO_WAIT);
 	} else if (op->class == FUSE_RUN_ADAPT && !fs_is_remote(s->cfg.fs, st->h.nodeid) &&
-		   fuse_policy_is_fast(&q->policy, (unsigned int)(op - fuse_ops), util_now_ns())) {
+		   fuse_policy_is_fast(&q->policy, (unsigned int)(op - fuse_ops), patient(r),
+				       patient(r) ? 0 : util_now_ns())) {
 		run(s, r, LOCAL_ONLY);
 	} else {
 		offload(s, r, q->pool);
@@ -692,6 +754,11 @@ bool fuse_session_op_stats(struct fuse_session *s, unsigned int i, struct fuse_o
 		out->offloaded += __atomic_load_n(&n->offloaded, __ATOMIC_RELAXED);
 	}
 	return true;
+}
+
+unsigned int fuse_session_stand_ins(struct fuse_session *s)
+{
+	return MIN(pool_cap(&s->cfg), STAND_INS);
 }
 
 unsigned int fuse_session_threads(struct fuse_session *s)

@@ -29,6 +29,11 @@ struct fuse_session;
  *        where FUSE sends none (FORGET)
  * @parked: tells the transport that the request waits for the VMM's back-end channel, or for
  *          something else that may never come (a file lock)
+ * * @may_block: says that what comes next may block, though it should not; false: better not here.
+ *             Called in the thread that called fuse_session_handle(), if at all, and inside that.
+ *             From there to @done or @parked or the return another thread may call
+ *             fuse_session_handle() and fuse_session_flush() for the same queue. NULL: nobody would
+ *             go on with the queue.
  *
  * The rest of the structure is the session's own.
  */
@@ -40,6 +45,7 @@ struct fuse_request {
 	bool more;
 	void (*done)(struct fuse_request *r, size_t len);
 	void (*parked)(struct fuse_request *r, bool parked);
+	bool (*may_block)(struct fuse_request *r);
 	/* private */
 	struct fuse_session *session;
 	uint64_t priv[24];
@@ -175,6 +181,10 @@ void fuse_session_file_gone(struct fuse_session *s, uint64_t node);
 
 /** fuse_session_guest_dax() - how the guest mounted, as its INIT showed; NONE before INIT */
 enum fuse_dax_mode fuse_session_guest_dax(struct fuse_session *s);
+
+/** fuse_session_stand_ins() - so many threads of a queue may block at a time
+ * (fuse_request.may_block) while others go on with it; 0: none, everything runs in the one. */
+unsigned int fuse_session_stand_ins(struct fuse_session *s);
 
 /** fuse_session_threads() - threads in all pools now; those that idle leave after 5 s */
 unsigned int fuse_session_threads(struct fuse_session *s);

@@ -151,17 +151,17 @@ static void test_policy_follows_what_it_sees(void)
 	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
 	uint64_t now = 1000000000ull;
 
-	g_assert_true(fuse_policy_is_fast(p, 3, now));
+	g_assert_true(fuse_policy_is_fast(p, 3, false, now));
 	fuse_policy_note(p, 3, 0, 2000000, FUSE_POLICY_BLOCKED, now);
-	g_assert_false(fuse_policy_is_fast(p, 3, now));
-	g_assert_true(fuse_policy_is_fast(p, 4, now));
+	g_assert_false(fuse_policy_is_fast(p, 3, false, now));
+	g_assert_true(fuse_policy_is_fast(p, 4, false, now));
 	for (int i = 0; i < 64; i++)
 		fuse_policy_note(p, 3, 0, 5000, FUSE_POLICY_RAN, now);
-	g_assert_false(fuse_policy_is_fast(p, 3, now + 1));
-	g_assert_true(fuse_policy_is_fast(p, 3, now + 1000000000ull));
+	g_assert_false(fuse_policy_is_fast(p, 3, false, now + 1));
+	g_assert_true(fuse_policy_is_fast(p, 3, false, now + 1000000000ull));
 	for (int i = 0; i < 64; i++)
 		fuse_policy_note(p, 3, 0, 200000, FUSE_POLICY_BLOCKED, now);
-	g_assert_false(fuse_policy_is_fast(p, 3, now + 1000000000ull));
+	g_assert_false(fuse_policy_is_fast(p, 3, false, now + 1000000000ull));
 	g_free(p);
 }
 
@@ -175,11 +175,11 @@ static void test_policy_tells_busy_from_blocked(void)
 		fuse_policy_note(p, 3, 0, 10000, FUSE_POLICY_UNSEEN, 1);
 		fuse_policy_note(p, 3, 0, 10000, FUSE_POLICY_UNSEEN, 1);
 		fuse_policy_note(p, 3, 0, 4000000, i % 2 ? FUSE_POLICY_RAN : FUSE_POLICY_UNSEEN, 1);
-		g_assert_true(fuse_policy_is_fast(p, 3, 2));
+		g_assert_true(fuse_policy_is_fast(p, 3, false, 2));
 	}
 	for (int i = 0; i < 64; i++)
 		fuse_policy_note(p, 3, 0, 800000, FUSE_POLICY_RAN, 1);
-	g_assert_false(fuse_policy_is_fast(p, 3, 2));
+	g_assert_false(fuse_policy_is_fast(p, 3, false, 2));
 	g_free(p);
 }
 
@@ -189,17 +189,17 @@ static void test_trust_is_per_object(void)
 
 	for (int i = 0; i < 15; i++) {
 		fuse_policy_note(p, 16, 7, 3000, FUSE_POLICY_RAN, 1);
-		g_assert_false(fuse_policy_trusts(p, 16, 7));
+		g_assert_false(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
 	}
 	for (int i = 0; i < 3; i++)
 		fuse_policy_note(p, 16, 7, 3000, FUSE_POLICY_RAN, 1);
-	g_assert_true(fuse_policy_trusts(p, 16, 7));
-	g_assert_false(fuse_policy_trusts(p, 16, 8));
-	g_assert_false(fuse_policy_trusts(p, 1, 7));
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
+	g_assert_false(fuse_policy_trusts(p, 16, 8, FUSE_POLICY_PROVEN));
+	g_assert_false(fuse_policy_trusts(p, 1, 7, FUSE_POLICY_PROVEN));
 	fuse_policy_note(p, 16, 7, 5000000, FUSE_POLICY_UNSEEN, 1);
-	g_assert_true(fuse_policy_trusts(p, 16, 7));
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
 	fuse_policy_note(p, 16, 7, 60000, FUSE_POLICY_BLOCKED, 1);
-	g_assert_false(fuse_policy_trusts(p, 16, 7));
+	g_assert_false(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
 	g_free(p);
 }
 
@@ -210,19 +210,53 @@ static void test_blocking_is_seen(void)
 	struct fuse_policy_run run;
 
 	for (int i = 0; i < 20; i++) {
-		fuse_policy_begin(p, &run, 16, 7, true);
+		fuse_policy_begin(p, &run, 16, 7, 0, FUSE_POLICY_POOLED);
 		fuse_policy_end(p, &run);
 	}
-	g_assert_true(fuse_policy_trusts(p, 16, 7));
-	fuse_policy_begin(p, &run, 16, 7, true);
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
+	fuse_policy_begin(p, &run, 16, 7, 0, FUSE_POLICY_POOLED);
 	while (util_now_ns() - run.begun_ns < 100000)
 		;
 	fuse_policy_end(p, &run);
-	g_assert_true(fuse_policy_trusts(p, 16, 7));
-	fuse_policy_begin(p, &run, 16, 7, true);
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
+	fuse_policy_begin(p, &run, 16, 7, 0, FUSE_POLICY_POOLED);
 	g_usleep(1000);
 	fuse_policy_end(p, &run);
-	g_assert_false(fuse_policy_trusts(p, 16, 7));
+	g_assert_false(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PROVEN));
+	g_free(p);
+}
+
+/* Where others go on meanwhile a few blocked runs are no reason to hand on the rest; many are. */
+static void test_patience(void)
+{
+	struct fuse_policy *p = g_new0(struct fuse_policy, 1);
+	struct fuse_policy_run run;
+
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PATIENT));
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_UNKNOWN));
+	fuse_policy_note(p, 3, 0, 20000000, FUSE_POLICY_BLOCKED, 1);
+	fuse_policy_note(p, 16, 7, 20000000, FUSE_POLICY_BLOCKED, 1);
+	g_assert_false(fuse_policy_is_fast(p, 3, false, 2));
+	g_assert_true(fuse_policy_is_fast(p, 3, true, 2));
+	g_assert_false(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_UNKNOWN));
+	g_assert_true(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PATIENT));
+	for (int i = 0; i < 3; i++) {
+		fuse_policy_note(p, 3, 0, 20000000, FUSE_POLICY_BLOCKED, 1);
+		fuse_policy_note(p, 16, 7, 20000000, FUSE_POLICY_BLOCKED, 1);
+	}
+	g_assert_false(fuse_policy_is_fast(p, 3, true, 2));
+	g_assert_false(fuse_policy_trusts(p, 16, 7, FUSE_POLICY_PATIENT));
+	/* The pool sees when that is over. */
+	for (int i = 0; i < 8; i++)
+		fuse_policy_note(p, 3, 0, 20000, FUSE_POLICY_RAN, 1);
+	g_assert_true(fuse_policy_is_fast(p, 3, true, 2));
+	/* A copy takes its time. */
+	for (int i = 0; i < 20; i++) {
+		fuse_policy_begin(p, &run, 16, 9, 4u << 20, FUSE_POLICY_POOLED);
+		g_usleep(100);
+		fuse_policy_end(p, &run);
+	}
+	g_assert_true(fuse_policy_trusts(p, 16, 9, FUSE_POLICY_PROVEN));
 	g_free(p);
 }
 
@@ -256,6 +290,7 @@ int main(int argc, char **argv)
 	g_test_add_func("/fuse/policy/object", test_trust_is_per_object);
 	g_test_add_func("/fuse/policy/busy", test_policy_tells_busy_from_blocked);
 	g_test_add_func("/fuse/policy/blocking", test_blocking_is_seen);
+	g_test_add_func("/fuse/policy/patience", test_patience);
 	g_test_add_func("/fuse/lanes", test_lanes);
 	return g_test_run();
 }

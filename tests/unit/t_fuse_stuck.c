@@ -152,10 +152,96 @@ static void test_mute_server(void)
 	pthread_join(t, NULL);
 }
 
+static struct {
+	unsigned int asked;
+	bool answer;
+} transport;
+
+static bool may_block(struct fuse_request *r)
+{
+	transport.asked++;
+	return transport.answer;
+}
+
+/* Sends @q with a transport that gives @answer; was it run in place? */
+static bool runs_here(struct rig_req *q, bool answer)
+{
+	bool here;
+
+	transport.answer = answer;
+	transport.asked = 0;
+	q->r.may_block = may_block;
+	rig_send(q, 1);
+	g_assert_cmpint(rig_wait(q), ==, 0);
+	here = !fuse_state(&q->r)->offloaded;
+	rig_req_free(q);
+	return here;
+}
+
+static struct rig_req *prepare_create(struct rig *g, const char *name)
+{
+	struct fuse_create_in in = {.flags = O_RDWR | O_CREAT, .mode = S_IFREG | 0600};
+
+	return rig_prepare(g, FUSE_CREATE, ROOT, &in, sizeof(in), name, strlen(name) + 1, 512);
+}
+
+/* What may block asks first, once, and goes to the pool where nobody would take the queue over. */
+static void test_asks_before_it_may_block(void)
+{
+	struct rig *g = rig_new(NULL);
+
+	g_assert_cmpint(rig_init(g), ==, 0);
+	g_assert_true(runs_here(prepare_create(g, "yes"), true));
+	g_assert_cmpuint(transport.asked, ==, 1);
+	g_assert_false(runs_here(prepare_create(g, "no"), false));
+	g_assert_cmpuint(transport.asked, ==, 1);
+	rig_free(g);
+}
+
+/* A write to a new file. */
+static struct rig_req *prepare_write(struct rig *g, const char *name, uint64_t *node)
+{
+	struct fuse_write_in in = {.size = 5};
+	struct rig_req *q = prepare_create(g, name);
+	struct fuse_entry_out e;
+	struct fuse_open_out o;
+
+	rig_send(q, 1);
+	g_assert_cmpint(rig_wait(q), ==, 0);
+	memcpy(&e, q->payload, sizeof(e));
+	memcpy(&o, q->payload + sizeof(e), sizeof(o));
+	rig_req_free(q);
+	in.fh = o.fh;
+	*node = e.nodeid;
+	return rig_prepare(g, FUSE_WRITE, e.nodeid, &in, sizeof(in), "hello", 5, 512);
+}
+
+/* A file of which nothing is known, on a file system that cannot say whether a write would wait. */
+static void test_writes_ask(void)
+{
+	struct rig *g = rig_new(NULL);
+	uint64_t node;
+	bool blind;
+
+	g_assert_cmpint(rig_init(g), ==, 0);
+	runs_here(prepare_write(g, "first", &node), true);
+	blind = !fs_nowait_useful(g->fs, node, true);
+	if (blind) {
+		g_assert_false(runs_here(prepare_write(g, "second", &node), false));
+		g_assert_true(runs_here(prepare_write(g, "third", &node), true));
+		g_assert_cmpuint(transport.asked, ==, 1);
+	}
+	rig_free(g);
+	if (!blind)
+		g_test_skip("RWF_NOWAIT for writes here");
+}
+
 int main(int argc, char **argv)
 {
 	g_test_init(&argc, &argv, NULL);
 	g_test_add_func("/fuse/stuck/lease", test_lease);
 	g_test_add_func("/fuse/stuck/server", test_mute_server);
+	g_test_add_func("/fuse/stuck/asks", test_asks_before_it_may_block);
+	g_test_add_func("/fuse/stuck/writes-ask", test_writes_ask);
 	return g_test_run();
 }
