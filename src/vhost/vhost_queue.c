@@ -361,6 +361,7 @@ bool vhost_elem_may_block(struct vhost_elem *pub)
 		return true;
 	if (__atomic_load_n(&q->away, __ATOMIC_RELAXED) >= q->d->config.stand_ins)
 		return false;
+	q->quick = false;
 	this_risk = __atomic_load_n(&q->risk, __ATOMIC_RELAXED) + 1;
 	__atomic_store_n(&q->risk, this_risk, __ATOMIC_SEQ_CST);
 	vhost_relief_attend(&q->d->relief);
@@ -383,13 +384,18 @@ static void flush(struct vhost_queue *q)
 	elem_combine(q, first, last);
 }
 
-/* Is it time to publish, more being under way? */
+/* Is it time to publish, more being under way? The clock is looked at once a group as long as
+ * whole groups hardly take longer than PUBLISH_NS. */
 static bool flush_due(struct vhost_queue *q)
 {
-	uint64_t now = util_now_ns();
+	uint64_t now;
 
+	if (q->quick && q->batched < PUBLISH_EVERY)
+		return false;
+	now = util_now_ns();
 	if (q->batched < PUBLISH_EVERY && now - q->flushed_ns < PUBLISH_NS)
 		return false;
+	q->quick = now - q->flushed_ns < 2 * PUBLISH_NS;
 	q->flushed_ns = now;
 	return true;
 }

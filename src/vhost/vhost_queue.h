@@ -75,6 +75,7 @@ struct vhost_queue {
 	struct elem *own_free;		/* [T] */
 	struct elem *batch;		/* [T] ended by the thread itself, newest first */
 	unsigned int batched;		/* [T] how many @batch has */
+	bool quick;			/* [T] see flush_due() */
 	uint64_t flushed_ns;		/* [T] when the thread last published, or began a batch */
 	struct elem *ended;		/* atomic: see elem_combine() */
 	struct elem *held, **held_tail; /* [L] ended while stopped */
