@@ -40,22 +40,33 @@
 #include "util_yield.h"
 
 #define SLOT_DEFAULT (UINT64_C(2) << 20)
+#define STOCK_LOW 4
 
 struct dm_core *dm_cache_core(struct dm_cache *c)
 {
 	return &c->core;
 }
 
-static struct dm_cache_config fill_in(const struct dm_cache_config *config)
+/* Rounded up. */
+static uint32_t percent(uint64_t part, uint64_t of)
+{
+	return (uint32_t)((part * 100 + of - 1) / of);
+}
+
+/* A free slot serves the next miss and no hit, so a few are kept, whatever the window's size. */
+static struct dm_cache_config fill_in(const struct dm_cache_config *config, uint64_t size)
 {
 	struct dm_cache_config d = config ? *config : (struct dm_cache_config){0};
+	uint64_t slots, low;
 
 	if (!d.slot_size)
 		d.slot_size = SLOT_DEFAULT;
+	slots = MAX(size / d.slot_size, 1);
+	low = CLAMP(slots / 10, 1, STOCK_LOW);
 	if (!d.free_low)
-		d.free_low = 10;
+		d.free_low = percent(low, slots);
 	if (!d.free_high)
-		d.free_high = 20;
+		d.free_high = MAX(d.free_low, percent(low + MAX(low, 2), slots));
 	d.free_high = MIN(d.free_high, 100);
 	d.free_low = MIN(d.free_low, d.free_high);
 	if (!d.wait_ms)
@@ -71,7 +82,7 @@ static struct dm_cache_config fill_in(const struct dm_cache_config *config)
 struct dm_cache *dm_cache_new(struct dm_window *window, const struct dm_file_provider *provider,
 			      const struct dm_cache_config *config)
 {
-	struct dm_cache_config d = fill_in(config);
+	struct dm_cache_config d = fill_in(config, window->caps.size);
 	struct dm_table_config t = {
 		.policy = d.fifo ? DM_POLICY_FIFO : DM_POLICY_CLOCK,
 		.no_worker = true,
