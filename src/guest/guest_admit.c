@@ -7,12 +7,12 @@
  * counters are halved, so an estimate stands for one to two periods, the newer half weighing more.
  *
  * A map is paid once and earns (uses to come) x (what a read by request costs). Uses to come are
- * taken as the estimate for HORIZON more periods, and the map must earn itself back twice over.
+ * taken as the estimate for HORIZON more periods, or ROOMY where it takes nobody's place, and the
+ * map must earn itself back twice over.
  *
  * When the window is full a map costs another one its place. Who would go is the table's choice;
  * the coldest of a few residents taken at random stands for it. The newcomer must beat it by more
- * than chance would: by NOISE standard deviations of the difference of two counts, of which hits
- * are a sample and so vary more. Without that a
+ * than chance would: by NOISE standard deviations of the difference of two counts. Without that a
  * uniform load would swap equals for ever, each swap a round trip or several; with it the window
  * fills once, keeps what it has, and everything else is read by request.
  *
@@ -30,9 +30,10 @@
 #include "guest_admit.h"
 
 #define ROWS 4u
-#define PERIOD 256u
-#define SAMPLE 4u /* one in so many hits is counted, as so many */
-#define HORIZON 8.0
+#define PERIOD 1024u
+#define SAMPLE 4u /* one in so many is counted, as so many */
+#define HORIZON 2.0
+#define ROOMY 8.0
 #define MARGIN 2.0
 #define NOISE 3.0
 #define TRIES 4u
@@ -46,20 +47,20 @@ struct guest_admit {
 	uint16_t *rows[ROWS];
 	uint64_t *residents;
 	uint64_t admitted; /* atomic */
-	uint64_t uses;	   /* atomic, of this period */
 	uint64_t period;
 	double map_ns; /* atomic, averages */
 	double read_ns;
-	bool halving; /* atomic */
+	uint64_t uses __attribute__((aligned(64))); /* atomic, of this period */
+	bool halving;				    /* atomic */
 };
 
 struct guest_admit *guest_admit_new(uint32_t slots)
 {
-	struct guest_admit *a = g_new0(struct guest_admit, 1);
+	struct guest_admit *a = g_aligned_alloc0(1, sizeof(*a), 64);
 
 	a->slots = MAX(slots, 1);
 	a->width = 1024;
-	while (a->width < 64 * a->slots && a->width < 1u << 20)
+	while (a->width < PERIOD / 4 * a->slots && a->width < 1u << 20)
 		a->width *= 2;
 	for (unsigned int i = 0; i < ROWS; i++)
 		a->rows[i] = g_new0(uint16_t, a->width);
@@ -77,7 +78,7 @@ void guest_admit_free(struct guest_admit *a)
 	for (unsigned int i = 0; i < ROWS; i++)
 		g_free(a->rows[i]);
 	g_free(a->residents);
-	g_free(a);
+	g_aligned_free(a);
 }
 
 void guest_admit_forget(struct guest_admit *a)
@@ -173,24 +174,27 @@ void guest_admit_mapped(struct guest_admit *a, uint64_t hash, uint64_t ns)
 
 /* --- deciding --- */
 
+static uint32_t chance(void)
+{
+	static __thread uint32_t rng = 1;
+
+	rng = rng * 1664525u + 1013904223u;
+	return rng >> 8;
+}
+
 void guest_admit_hit(struct guest_admit *a, uint64_t hash)
 {
-	static __thread uint32_t n;
-
-	if (++n % SAMPLE == 0)
+	if (chance() % SAMPLE == 0)
 		use(a, hash, SAMPLE);
 }
 
 static uint32_t coldest(struct guest_admit *a)
 {
-	static __thread uint32_t rng = 1;
 	uint32_t least = UINT32_MAX;
 
-	for (unsigned int i = 0; i < TRIES; i++) {
-		rng = rng * 1664525u + 1013904223u;
-		least = MIN(least, estimate(a, __atomic_load_n(&a->residents[(rng >> 8) % a->slots],
+	for (unsigned int i = 0; i < TRIES; i++)
+		least = MIN(least, estimate(a, __atomic_load_n(&a->residents[chance() % a->slots],
 							       __ATOMIC_RELAXED)));
-	}
 	return least;
 }
 
@@ -206,16 +210,18 @@ bool guest_admit_full(struct guest_admit *a)
 
 bool guest_admit_miss(struct guest_admit *a, uint64_t hash)
 {
-	double mine = use(a, hash, 1), gain = mine;
+	bool full = guest_admit_full(a);
+	double mine, other;
 
+	if (full && chance() % SAMPLE)
+		return false;
+	mine = use(a, hash, full ? SAMPLE : 1);
 	if (mine < MIN_USES)
 		return false;
-	if (guest_admit_full(a)) {
-		double other = coldest(a);
-
-		gain = mine - other;
-		if (gain < NOISE * sqrt(SAMPLE * (mine + other)))
-			return false;
-	}
-	return gain * HORIZON * get_avg(&a->read_ns) > MARGIN * get_avg(&a->map_ns);
+	if (!full)
+		return mine * ROOMY * get_avg(&a->read_ns) > MARGIN * get_avg(&a->map_ns);
+	other = coldest(a);
+	if (mine - other < NOISE * sqrt(SAMPLE * (mine + other)))
+		return false;
+	return (mine - other) * HORIZON * get_avg(&a->read_ns) > MARGIN * get_avg(&a->map_ns);
 }

@@ -10,10 +10,12 @@
  *
  * Who goes through a file in order (guest_stream) finds the next slot mapped already: the mapper
  * is told when he enters the one before. A slot of such a stream is used once by each of its
- * operations, so admission only asks whether these are many enough.
+ * operations, so admission only asks whether these are many enough. Where the mapper is late he
+ * waits: hundreds of requests cost more than one map, and take the mapper's CPU time.
  *
  * GUEST_ADMIT_EAGER wishes for all it misses. Once the window is full each wish costs another slot
- * its place, so the mapper then rests as long as it works: a half of the time is the readers'.
+ * its place, so the mapper then rests as long as it works: a half of the time is the readers'. But
+ * not before a slot that a stream is on its way to: that one will be used from end to end.
  *
  * A file that is opened for writing is mapped read-write at once, for that needs no second map
  * later. A map that the back-end refuses for good closes the window for its file.
@@ -36,11 +38,13 @@
 #define AHEAD_SLOTS 4u
 #define STREAM_MIN 2u
 #define REST_MAX_NS 10000000u
+#define PINNED_REST 20u
 #define KEY_WRITE 1u
 
 struct wish {
 	struct guest_file *file;
 	uint64_t offset;
+	bool streamed;
 };
 
 struct guest_files {
@@ -50,7 +54,8 @@ struct guest_files {
 	struct guest_admit *admit;
 	enum guest_admission admission;
 	uint64_t slot;
-	bool ahead; /* there is room for what may be used next */
+	bool ahead;	       /* there is room for what may be used next */
+	uint64_t pinned_until; /* atomic, ns: no stream waits for a slot before */
 
 	GThread *mapper;
 	struct util_mutex lock; /* all below */
@@ -160,14 +165,15 @@ static gpointer mapper_thread(gpointer data)
 		__atomic_store_n(&fs->nwishes, fs->nwishes - 1, __ATOMIC_RELAXED);
 		memmove(fs->wishes, fs->wishes + 1, fs->nwishes * sizeof(fs->wishes[0]));
 		util_cond_broadcast(&fs->mapped);
-		if (ns && fs->admission == GUEST_ADMIT_EAGER && guest_admit_full(fs->admit))
+		if (ns && !w.streamed && fs->admission == GUEST_ADMIT_EAGER &&
+		    guest_admit_full(fs->admit))
 			rest_locked(fs, MIN(ns, REST_MAX_NS));
 	}
 	util_mutex_unlock(&fs->lock);
 	return NULL;
 }
 
-static void make_wish(struct guest_file *f, uint64_t off)
+static void make_wish(struct guest_file *f, uint64_t off, bool streamed)
 {
 	struct guest_files *fs = f->fs;
 	uint64_t slot = off & ~(fs->slot - 1);
@@ -177,7 +183,11 @@ static void make_wish(struct guest_file *f, uint64_t off)
 	while (i < fs->nwishes && (fs->wishes[i].file != f || fs->wishes[i].offset != slot))
 		i++;
 	if (i == fs->nwishes && i < WISHES) {
-		fs->wishes[i] = (struct wish){.file = f, .offset = slot};
+		fs->wishes[i] = (struct wish){
+			.file = f,
+			.offset = slot,
+			.streamed = streamed,
+		};
 		__atomic_store_n(&fs->nwishes, i + 1, __ATOMIC_RELAXED);
 		util_cond_signal(&fs->wished);
 	}
@@ -391,22 +401,48 @@ static bool room_for_wishes(const struct guest_files *fs)
 	return __atomic_load_n(&fs->nwishes, __ATOMIC_RELAXED) < WISHES;
 }
 
+static bool is_worth_streaming(struct guest_files *fs, uint64_t len)
+{
+	return fs->ahead && fs->admission != GUEST_ADMIT_NEVER &&
+	       (fs->admission != GUEST_ADMIT_ADAPTIVE ||
+		guest_admit_stream(fs->admit, fs->slot / len));
+}
+
 /* The slot after the one that is entered at @off, if somebody is on his way to it. */
-static void look_ahead(struct guest_file *f, uint64_t off, uint64_t len, bool missed)
+static void look_ahead(struct guest_file *f, uint64_t off, uint64_t len)
 {
 	struct guest_files *fs = f->fs;
 	uint64_t start = off & ~(fs->slot - 1), next = start + fs->slot;
 
-	if (off - start >= len || fs->admission == GUEST_ADMIT_NEVER || !fs->ahead)
+	if (off - start >= len || !is_worth_streaming(fs, len))
 		return;
-	if (guest_stream_enter(&f->streams, start / fs->slot) < STREAM_MIN)
-		return;
-	if (fs->admission == GUEST_ADMIT_ADAPTIVE && !guest_admit_stream(fs->admit, fs->slot / len))
-		return;
-	if (missed)
-		make_wish(f, start);
-	if (next < guest_file_size(f))
-		make_wish(f, next);
+	if (guest_stream_enter(&f->streams, start / fs->slot) >= STREAM_MIN &&
+	    next < guest_file_size(f))
+		make_wish(f, next, true);
+}
+
+/* Is @off, which is not mapped, in a slot that is being gone through from end to end? */
+static bool is_streamed(struct guest_file *f, uint64_t off, uint64_t len)
+{
+	return guest_stream_in(&f->streams, off / f->fs->slot, STREAM_MIN) &&
+	       is_worth_streaming(f->fs, len);
+}
+
+/* Where all slots were pinned a stream waited for nothing, and goes by request for a while. */
+static int get_streamed(struct guest_file *f, uint64_t off, uint64_t len, bool write,
+			struct dm_ref *ref)
+{
+	uint64_t start = util_now_ns();
+	int err;
+
+	if (start < __atomic_load_n(&f->fs->pinned_until, __ATOMIC_RELAXED))
+		return -EAGAIN;
+	err = guest_file_get(f, off, len, write, ref);
+	if (err == -EBUSY)
+		__atomic_store_n(&f->fs->pinned_until,
+				 util_now_ns() + PINNED_REST * (util_now_ns() - start),
+				 __ATOMIC_RELAXED);
+	return err && err != -EPIPE ? -EAGAIN : err;
 }
 
 /* Nothing of it is mapped: shall it be? */
@@ -428,7 +464,7 @@ int guest_file_admit(struct guest_file *f, uint64_t off, uint64_t len, bool writ
 	if (fs->admission == GUEST_ADMIT_ALWAYS) {
 		err = guest_file_get(f, off, len, write, ref);
 		if (!err)
-			look_ahead(f, off, len, false);
+			look_ahead(f, off, len);
 		return err;
 	}
 	if (!guest_file_can_map(f) || !len || !util_range_inside(off, len, guest_file_size(f)))
@@ -436,11 +472,15 @@ int guest_file_admit(struct guest_file *f, uint64_t off, uint64_t len, bool writ
 	err = dm_cache_try_get(fs->cache, f->key, off, len, write, ref);
 	if (!err && fs->admission == GUEST_ADMIT_ADAPTIVE)
 		guest_admit_hit(fs->admit, hash_of(f, off));
-	if (err == -EAGAIN && is_wished(f, off) && room_for_wishes(fs))
-		make_wish(f, off);
 	if (!err || err == -EAGAIN)
-		look_ahead(f, off, len, err);
-	return err;
+		look_ahead(f, off, len);
+	if (err != -EAGAIN)
+		return err;
+	if (is_streamed(f, off, len))
+		return get_streamed(f, off, len, write, ref);
+	if (is_wished(f, off) && room_for_wishes(fs))
+		make_wish(f, off, false);
+	return -EAGAIN;
 }
 
 /* --- reading and writing --- */
@@ -460,8 +500,8 @@ static ssize_t by_request(struct guest_file *f, void *buf, size_t len, uint64_t 
 		got = guest_fuse_write(f->fs->fuse, f->node, f->fh, off, bounce, n);
 	} else {
 		got = guest_fuse_read(f->fs->fuse, f->node, f->fh, off, bounce, n);
-		guest_files_note_read(f->fs, util_now_ns() - start, 1);
 	}
+	guest_files_note_read(f->fs, util_now_ns() - start, 1);
 	if (!write && got > 0)
 		memcpy(buf, bounce, (size_t)got);
 	guest_mem_release(mem, bounce, n);

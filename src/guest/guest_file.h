@@ -91,12 +91,13 @@ void guest_file_put(struct guest_file *f, struct dm_ref *ref);
  * guest_file_admit() - for those who send their own requests: window or request?
  *
  * 0: the bytes are pinned, as by guest_file_get(). -EAGAIN: send a request; a map may be under
- * way. Waits only with GUEST_ADMIT_ALWAYS. Other errno: as guest_file_get().
+ * way. Waits with GUEST_ADMIT_ALWAYS, and where a file is gone through in order and the next slot
+ * is not mapped yet. Other errno: as guest_file_get().
  */
 int guest_file_admit(struct guest_file *f, uint64_t off, uint64_t len, bool write,
 		     struct dm_ref *ref);
-/** guest_files_note_read() - a read that guest_file_admit() sent away took @ns; so many were under
- * way, itself included. */
+/** guest_files_note_read() - a read or write that guest_file_admit() sent away took @ns; so many
+ * were under way, itself included. */
 void guest_files_note_read(struct guest_files *fs, uint64_t ns, unsigned int in_flight);
 
 #endif

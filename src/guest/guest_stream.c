@@ -10,8 +10,6 @@
  * Loads and stores are plain: two threads at one entry may lose a step, and a stream is seen one
  * slot later.
  */
-#include <stdbool.h>
-
 #include <glib.h>
 
 #include "guest_stream.h"
@@ -54,4 +52,12 @@ unsigned int guest_stream_enter(struct guest_streams *t, uint64_t slot)
 	}
 	__atomic_store_n(&t->hand, hand, __ATOMIC_RELAXED);
 	return 1;
+}
+
+bool guest_stream_in(struct guest_streams *t, uint64_t slot, unsigned int length)
+{
+	for (unsigned int i = 0; i < GUEST_STREAMS; i++)
+		if ((get(t, i) & LENGTH) >= length && get(t, i) >> 8 == slot + 1)
+			return true;
+	return false;
 }

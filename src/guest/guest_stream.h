@@ -6,6 +6,7 @@
 #ifndef DAXMAP_GUEST_STREAM_H
 #define DAXMAP_GUEST_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GUEST_STREAMS 16u
@@ -18,5 +19,7 @@ struct guest_streams {
 /** guest_stream_enter() - slot number @slot (below 2^48) of the file was used from its first byte
  * on. How many slots in a row, with this one, that makes: 1 is no stream yet; at most 255. */
 unsigned int guest_stream_enter(struct guest_streams *streams, uint64_t slot);
+/** guest_stream_in() - is slot number @slot the last one so far of a stream of at least @length? */
+bool guest_stream_in(struct guest_streams *streams, uint64_t slot, unsigned int length);
 
 #endif

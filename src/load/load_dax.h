@@ -29,7 +29,7 @@ struct dm_file_key load_dax_key(const struct load_dax *d, unsigned int file);
  */
 int load_dax_io(struct load_dax *d, unsigned int file, uint64_t offset, void *buf, uint64_t len,
 		bool write);
-/** load_dax_note_read() - a READ begun at @start_ns has been answered, one of @in_flight */
+/** load_dax_note_read() - a READ or WRITE begun at @start_ns has been answered, one of @in_flight */
 void load_dax_note_read(struct load_dax *d, uint64_t start_ns, unsigned int in_flight);
 /** load_dax_admission() - what @c says, or stands for */
 enum guest_admission load_dax_admission(const struct load_config *c);

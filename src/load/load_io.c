@@ -209,7 +209,7 @@ static bool io_next(struct load_op *op)
 	uint32_t bs = (uint32_t)run->config->bs;
 	uint32_t got;
 
-	if (run->dax && !op->write)
+	if (run->dax)
 		load_dax_note_read(run->dax, op->start, op->w->in_flight + 1);
 	if (op->r->error) {
 		load_run_fail(run, op->r->error, "%s of file %u at %" G_GUINT64_FORMAT,

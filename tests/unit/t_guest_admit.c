@@ -181,7 +181,11 @@ static void test_chance_is_no_stream(void)
 	g_assert_cmpuint(seen, <, 10000 / 20);
 	g_assert_cmpuint(guest_stream_enter(&streams, 5000), ==, 1);
 	g_assert_cmpuint(guest_stream_enter(&streams, 5001), ==, 2);
+	g_assert_true(guest_stream_in(&streams, 5001, 2));
+	g_assert_false(guest_stream_in(&streams, 5001, 3));
+	g_assert_false(guest_stream_in(&streams, 5000, 1));
 	g_assert_cmpuint(guest_stream_enter(&streams, 5003), ==, 1);
+	g_assert_false(guest_stream_in(&streams, 5003, 2));
 	guest_admit_free(t.a);
 }
 
