@@ -406,7 +406,7 @@ static unsigned int take_all(struct guest_ring *r)
 
 /* Tells the others that something was taken: perhaps theirs. An exchange, not a load: one of the
  * two comes first, and either we see the sleeper or it sees what we took. */
-static void rouse(struct guest_ring *r)
+void guest_ring_rouse(struct guest_ring *r)
 {
 	unsigned int sleepers = __atomic_fetch_add(&r->sleepers, 0, __ATOMIC_SEQ_CST);
 
@@ -424,7 +424,7 @@ unsigned int guest_ring_poll(struct guest_ring *r)
 	unsigned int n = take_all(r);
 
 	if (n)
-		rouse(r);
+		guest_ring_rouse(r);
 	return n;
 }
 
@@ -468,8 +468,7 @@ void guest_ring_wake(struct guest_ring *r)
 
 /* --- attending --- */
 
-/* Is there something to take? Without the lock, so perhaps no more when it is had. */
-static bool looks_ready(const struct guest_ring *r)
+bool guest_ring_looks_ready(const struct guest_ring *r)
 {
 	return __atomic_load_n(&r->used[1], __ATOMIC_ACQUIRE) !=
 	       __atomic_load_n(&r->last_used, __ATOMIC_RELAXED);
@@ -481,7 +480,7 @@ static bool spin(struct guest_ring *r, uint64_t spin_ns)
 
 	do {
 		for (unsigned int i = 0; i < 64; i++) {
-			if (looks_ready(r))
+			if (guest_ring_looks_ready(r))
 				return true;
 #if defined(__x86_64__)
 			__builtin_ia32_pause();
@@ -520,13 +519,13 @@ static bool attend_alone(struct guest_ring *r, bool (*ready)(void *ctx), void *c
 
 		if (now >= deadline_ns)
 			return false;
-		if (looks_ready(r) || (spin_ns && spin(r, spin_ns)))
+		if (guest_ring_looks_ready(r) || (spin_ns && spin(r, spin_ns)))
 			n = take_all(r);
 		else
 			n = nap(r, ready, ctx,
 				(int)MIN((deadline_ns - now) / 1000000 + 1, INT_MAX));
 		if (n)
-			rouse(r);
+			guest_ring_rouse(r);
 	}
 	return true;
 }
@@ -587,7 +586,7 @@ void guest_ring_fail(struct guest_ring *r, int status)
 			r->done(tokens[i], status, 0);
 	g_free(tokens);
 	guest_ring_wake(r);
-	rouse(r);
+	guest_ring_rouse(r);
 }
 
 void guest_ring_reset(struct guest_ring *r)

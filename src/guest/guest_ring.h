@@ -65,8 +65,13 @@ unsigned int guest_ring_poll(struct guest_ring *r);
 /** guest_ring_wait() - waits until something is finished (or @timeout_ms passed, or the ring was
  * failed or woken) and takes it; returns how many. One waiter at a time. */
 unsigned int guest_ring_wait(struct guest_ring *r, int timeout_ms);
+/** guest_ring_looks_ready() - is there something to take? Without a lock, so perhaps no more when
+ * one tries. */
+bool guest_ring_looks_ready(const struct guest_ring *r);
 /** guest_ring_wake() - makes guest_ring_wait() return. */
 void guest_ring_wake(struct guest_ring *r);
+/** guest_ring_rouse() - makes all in guest_ring_attend() look whether they are ready. */
+void guest_ring_rouse(struct guest_ring *r);
 
 /**
  * guest_ring_attend() - waits until @ready(@ctx); any number of threads at once
@@ -75,7 +80,8 @@ void guest_ring_wake(struct guest_ring *r);
  *
  * For rings without a completion thread: one of those who wait takes completions for all, the
  * others sleep until theirs has come or that one leaves. @ready must be safe in any of them, and
- * become true only in a completion callback of this ring. False when @deadline_ns passed first.
+ * become true only in a completion callback of this ring, or before guest_ring_rouse(). False when
+ * @deadline_ns passed first.
  */
 bool guest_ring_attend(struct guest_ring *r, bool (*ready)(void *ctx), void *ctx, uint64_t spin_ns,
 		       uint64_t deadline_ns);

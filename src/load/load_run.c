@@ -185,7 +185,7 @@ static bool make_op(struct load_worker *w, struct load_job *j)
 	struct load_op *op = &w->ops[w->nops++];
 	struct load_run *run = w->run;
 
-	op->w = w;
+	op->w = op->home = w;
 	op->job = j;
 	op->r = guest_req_get(run->fuse);
 	op->buf = guest_mem_alloc(guest_frontend_mem(run->fe), buffer_size(run->config));
@@ -195,14 +195,42 @@ static bool make_op(struct load_worker *w, struct load_job *j)
 	return true;
 }
 
+/* A job's operations are of one thread at a time, so it may have only one. */
+static void make_hot(struct load_run *run)
+{
+	const struct load_config *c = run->config;
+
+	if (!run->dax || c->iodepth > 1 || c->jobs == run->nworkers)
+		return;
+	run->hot = g_new0(struct load_hot, 1);
+	util_mutex_init(&run->hot->lock);
+	util_cond_init(&run->hot->cond);
+	run->nworkers += c->jobs;
+}
+
+static void clear_hot(struct load_run *run)
+{
+	if (!run->hot)
+		return;
+	util_cond_destroy(&run->hot->cond);
+	util_mutex_destroy(&run->hot->lock);
+	g_free(run->hot);
+}
+
 static bool make_workers(struct load_run *run)
 {
 	const struct load_config *c = run->config;
 	unsigned int queues = guest_frontend_num_queues(run->fe);
+	unsigned int rings = count_workers(run);
 
-	run->nworkers = count_workers(run);
+	run->nworkers = rings;
+	make_hot(run);
 	run->workers = g_new0(struct load_worker, run->nworkers);
-	for (unsigned int i = 0; i < run->nworkers; i++) {
+	for (unsigned int i = rings; i < run->nworkers; i++) {
+		run->workers[i].run = run;
+		run->workers[i].trace = run->trace ? trace_stream_new(run->trace) : NULL;
+	}
+	for (unsigned int i = 0; i < rings; i++) {
 		struct load_worker *w = &run->workers[i];
 
 		w->run = run;
@@ -214,7 +242,7 @@ static bool make_workers(struct load_run *run)
 		w->ops = g_new0(struct load_op, total_ops(c));
 		for (unsigned int k = 0; k < G_N_ELEMENTS(w->forget_reqs); k++)
 			w->forget_reqs[k] = guest_req_get(run->fuse);
-		for (unsigned int j = i; j < c->jobs; j += run->nworkers)
+		for (unsigned int j = i; j < c->jobs; j += rings)
 			for (unsigned int d = 0; d < c->iodepth; d++)
 				if (!make_op(w, &run->jobs[j]))
 					return false;
@@ -226,6 +254,7 @@ static void clear_workers(struct load_run *run)
 {
 	for (unsigned int i = 0; i < run->nworkers; i++)
 		g_free(run->workers[i].ops);
+	clear_hot(run);
 	g_free(run->workers);
 	g_free(run->jobs);
 }
@@ -245,6 +274,20 @@ static void start_all(struct load_run *run)
 	run->go = true;
 	util_cond_broadcast(&run->cond);
 	util_mutex_unlock(&run->lock);
+}
+
+static void join_all(struct load_run *run)
+{
+	for (unsigned int i = 0; i < run->nworkers; i++) {
+		if (run->hot && !run->workers[i].ring) {
+			util_mutex_lock(&run->hot->lock);
+			run->hot->stop = true;
+			util_cond_broadcast(&run->hot->cond);
+			util_mutex_unlock(&run->hot->lock);
+		}
+		load_worker_join(&run->workers[i]);
+	}
+	run->ended_ns = util_now_ns();
 }
 
 static void wait_for_ramp(struct load_run *run)
@@ -279,9 +322,7 @@ static void go(struct load_run *run, struct load_result *res)
 	daemon_cpu = load_cpu_tree(run->peer_pid);
 	if (run->dax)
 		load_dax_counts(load_dax_of(run->dax), &before);
-	for (unsigned int i = 0; i < run->nworkers; i++)
-		load_worker_join(&run->workers[i]);
-	run->ended_ns = util_now_ns();
+	join_all(run);
 	load_progress_stop(progress);
 	res->seconds = (double)(run->ended_ns - MIN(run->from_ns, run->ended_ns)) / 1e9;
 	res->load_cpu = (int64_t)(load_cpu_self() - load_cpu);

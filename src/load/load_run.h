@@ -51,6 +51,7 @@ struct load_run {
 
 	struct load_worker *workers;
 	unsigned int nworkers;
+	struct load_hot *hot; /* NULL: each job has a worker, or none needs one */
 	struct load_job *jobs;
 
 	uint64_t start_ns;

@@ -12,6 +12,11 @@
  * else. They push the operation onto its worker's stack; only the worker takes from it, all at
  * once.
  *
+ * A job whose operations the window serves needs no ring, but a CPU to copy with. So where there
+ * are fewer rings than jobs, an operation that was served BURST times in a row is lent to a hot
+ * thread. That one goes on with it until something has to be sent, sends that, and the completion
+ * comes to the operation's worker as ever.
+ *
  * A latency is from the moment before the operation is put into the ring to the moment after its
  * last completion was taken. Operations finished together share one look at the clock.
  */
@@ -24,15 +29,19 @@
 
 #define BURST 32u
 
-static void push_finished(struct guest_req *r)
+static void push(struct load_op *op)
 {
-	struct load_op *op = r->user;
-	struct load_worker *w = op->w;
+	struct load_worker *w = op->home;
 
 	op->next = __atomic_load_n(&w->finished, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&w->finished, &op->next, op, true, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED))
 		;
+}
+
+static void push_finished(struct guest_req *r)
+{
+	push(r->user);
 }
 
 static bool any_finished(void *ctx)
@@ -48,11 +57,12 @@ static void make_idle(struct load_worker *w, struct load_op *op)
 	w->idle = op;
 }
 
-/* False when it cannot be sent: the back-end has gone. */
-static bool send_op(struct load_worker *w, struct load_op *op)
+/* False when it cannot be sent: the back-end has gone. On true it may be finished already. */
+static bool queue_op(struct load_worker *w, struct load_op *op)
 {
 	int err;
 
+	op->w = w;
 	op->r->done = push_finished;
 	op->r->user = op;
 	op->r->queue = w->queue;
@@ -65,8 +75,23 @@ static bool send_op(struct load_worker *w, struct load_op *op)
 		load_run_fail(w->run, err, "cannot send a request");
 		return false;
 	}
-	w->in_flight++;
 	return true;
+}
+
+static bool send_op(struct load_worker *w, struct load_op *op)
+{
+	if (!queue_op(w, op))
+		return false;
+	w->in_flight++;
+	w->unkicked = true;
+	return true;
+}
+
+static void kick(struct load_worker *w)
+{
+	if (w->unkicked)
+		guest_ring_kick(w->ring);
+	w->unkicked = false;
 }
 
 static void count(struct load_worker *w, struct load_op *op, uint64_t now)
@@ -84,6 +109,45 @@ static bool may_start(struct load_worker *w, const struct load_job *j)
 	return j->left && !load_run_stopped(w->run);
 }
 
+static enum load_begun begin(struct load_worker *w, struct load_op *op, uint64_t *now)
+{
+	enum load_begun begun;
+
+	op->job->left--;
+	op->step = 0;
+	op->bytes = 0;
+	op->start = *now;
+	begun = w->run->kind->begin(op);
+	if (begun == LOAD_SERVED) {
+		*now = util_now_ns();
+		count(w, op, *now);
+		if (*now >= w->run->end_ns)
+			load_run_stop(w->run);
+	}
+	return begun;
+}
+
+static bool lend(struct load_worker *w, struct load_op *op)
+{
+	struct load_hot *hot = w->run->hot;
+
+	if (!hot)
+		return false;
+	__atomic_add_fetch(&w->lent, 1, __ATOMIC_RELAXED);
+	w->in_flight++;
+	util_mutex_lock(&hot->lock);
+	op->next = hot->ops;
+	hot->ops = op;
+	util_cond_signal(&hot->cond);
+	util_mutex_unlock(&hot->lock);
+	return true;
+}
+
+static bool should_poll(struct load_worker *w)
+{
+	return any_finished(w) || (w->in_flight && guest_ring_looks_ready(w->ring));
+}
+
 /* Begins @op, again and again while it is served on the spot: for a while, then it is the others'
  * turn. */
 static void start(struct load_worker *w, struct load_op *op, uint64_t *now)
@@ -91,24 +155,19 @@ static void start(struct load_worker *w, struct load_op *op, uint64_t *now)
 	for (unsigned int n = 0; may_start(w, op->job); n++) {
 		enum load_begun begun;
 
-		if (n == BURST || any_finished(w)) {
+		if (n == BURST && lend(w, op))
+			return;
+		if (n == BURST || should_poll(w)) {
 			/* Not to let what is in flight wait. */
 			make_idle(w, op);
 			return;
 		}
-		op->job->left--;
-		op->step = 0;
-		op->bytes = 0;
-		op->start = *now;
-		begun = w->run->kind->begin(op);
+		begun = begin(w, op, now);
 		if (begun == LOAD_SEND)
 			send_op(w, op);
 		if (begun != LOAD_SERVED)
 			return;
-		*now = util_now_ns();
-		count(w, op, *now);
-		if (*now >= w->run->end_ns)
-			load_run_stop(w->run);
+		kick(w); /* what the others have queued */
 	}
 }
 
@@ -126,7 +185,7 @@ static void start_idle(struct load_worker *w)
 		list = op->next;
 		start(w, op, &now);
 	}
-	guest_ring_kick(w->ring);
+	kick(w);
 }
 
 static void take_finished(struct load_worker *w)
@@ -139,6 +198,11 @@ static void take_finished(struct load_worker *w)
 
 		list = op->next;
 		w->in_flight--;
+		if (op->given_back) {
+			op->given_back = false;
+			make_idle(w, op);
+			continue;
+		}
 		op->step++;
 		if (op->r->error == -ENOTCONN)
 			load_run_fail(w->run, -ENOTCONN, "the back-end has gone");
@@ -220,6 +284,49 @@ void load_forget(struct load_worker *w, uint64_t node)
 		forget_flush(w);
 }
 
+/* --- lent operations --- */
+
+static void run_hot(struct load_worker *w, struct load_op *op)
+{
+	struct load_worker *home = op->home;
+	uint64_t now = util_now_ns();
+	enum load_begun begun = LOAD_SERVED;
+
+	op->w = w;
+	while (begun == LOAD_SERVED && may_start(w, op->job))
+		begun = begin(w, op, &now);
+	if (begun == LOAD_SEND && queue_op(home, op)) {
+		__atomic_sub_fetch(&home->lent, 1, __ATOMIC_RELAXED);
+		guest_ring_kick(home->ring);
+		return;
+	}
+	op->w = home;
+	op->given_back = true;
+	__atomic_sub_fetch(&home->lent, 1, __ATOMIC_RELAXED);
+	push(op);
+	guest_ring_rouse(home->ring);
+}
+
+static gpointer hot_thread(gpointer data)
+{
+	struct load_worker *w = data;
+	struct load_hot *hot = w->run->hot;
+	struct load_op *op;
+
+	for (;;) {
+		util_mutex_lock(&hot->lock);
+		while (!hot->ops && !hot->stop)
+			util_cond_wait(&hot->cond, &hot->lock);
+		op = hot->ops;
+		if (op)
+			hot->ops = op->next;
+		util_mutex_unlock(&hot->lock);
+		if (!op)
+			return NULL;
+		run_hot(w, op);
+	}
+}
+
 /* --- the thread --- */
 
 static gpointer worker_thread(gpointer data)
@@ -234,7 +341,7 @@ static gpointer worker_thread(gpointer data)
 			break;
 		if (w->idle) {
 			guest_ring_poll(w->ring);
-		} else if (!poll_ready(w)) {
+		} else if (!poll_ready(w) && !__atomic_load_n(&w->lent, __ATOMIC_RELAXED)) {
 			load_run_fail(w->run, -ETIMEDOUT, "the back-end does not answer");
 			/* Ends what is in flight. */
 			shutdown(guest_frontend_socket(w->run->fe), SHUT_RDWR);
@@ -251,7 +358,7 @@ void load_worker_start(struct load_worker *w)
 {
 	for (unsigned int i = 0; i < w->nops; i++)
 		make_idle(w, &w->ops[i]);
-	w->thread = g_thread_new("load", worker_thread, w);
+	w->thread = g_thread_new("load", w->ring ? worker_thread : hot_thread, w);
 }
 
 void load_worker_join(struct load_worker *w)

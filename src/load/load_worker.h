@@ -8,6 +8,7 @@
 
 #include "load.h"
 #include "load_hist.h"
+#include "util_lock.h"
 
 struct load_run;
 struct trace_stream;
@@ -30,11 +31,14 @@ struct load_job {
 /**
  * struct load_op - one operation
  * @step: requests of it finished so far
+ * @w: who runs it now; counts it
+ * @home: who takes its completions
  * @start: ns
  * @bytes: what it moved, once finished
  */
 struct load_op {
 	struct load_worker *w;
+	struct load_worker *home;
 	struct load_job *job;
 	struct guest_req *r;
 	void *buf;
@@ -43,6 +47,7 @@ struct load_op {
 	uint64_t start;
 	uint64_t bytes;
 	bool write;
+	bool given_back; /* by a hot thread, with nothing begun */
 	/* I/O */
 	uint64_t block;
 	unsigned int file;
@@ -72,6 +77,14 @@ struct load_kind {
 	bool (*next)(struct load_op *op);
 };
 
+/** struct load_hot - jobs that the window serves, on their way to threads of their own */
+struct load_hot {
+	struct util_mutex lock;
+	struct util_cond cond;
+	struct load_op *ops;
+	bool stop;
+};
+
 /** struct load_worker - a thread and what it counts */
 struct load_worker {
 	struct load_run *run;
@@ -80,7 +93,9 @@ struct load_worker {
 	struct guest_ring *ring;
 	struct load_op *ops;
 	unsigned int nops;
-	unsigned int in_flight;
+	unsigned int in_flight; /* requests, and operations lent */
+	unsigned int lent;	/* atomic: with hot threads */
+	bool unkicked;
 	struct trace_stream *trace; /* NULL unless --dax-trace */
 	struct load_op *finished;   /* atomic stack: pushed by whoever takes the completion */
 	struct load_op *idle;
@@ -97,7 +112,8 @@ struct load_worker {
 	struct load_hist hist;
 };
 
-/** load_worker_start() - the thread; its operations and buffers must be there */
+/** load_worker_start() - the thread; its operations and buffers must be there. Without a ring it is
+ * a hot one. */
 void load_worker_start(struct load_worker *w);
 void load_worker_join(struct load_worker *w);
 /** load_forget() - gives a lookup count back, together with others */

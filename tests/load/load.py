@@ -128,6 +128,11 @@ def dax_modes(server):
                       '--size', '32M', '--window', '8M', '--ops', OPS, '--jobs', '4', window=admission == 'always')
     check_run(server, 'in order, ahead of time', '--rw', 'read', '--engine', 'auto', '--size', '32M', '--window', '16M',
               '--ops', '8192')
+    for rw in ['read', 'randread', 'randrw']:
+        check_run(server, f'{rw}, a thread for each job that the window serves', '--rw', rw, '--engine', 'auto', '--size',
+                  '16M', '--window', '32M', '--ops', '6000', '--jobs', '6', '--queues', '1')
+    check_run(server, 'a ramp', '--engine', 'auto', '--size', '16M', '--window', '32M', '--ramp', '0.2', '--runtime',
+              '0.1', '--jobs', '2')
     out = check_run(server, 'admission never', '--engine', 'auto', '--admission', 'never', '--size', '8M',
                     '--ops', OPS)
     point(json.loads(out)['dax']['maps'] == 0, 'admission never maps nothing', out)
@@ -174,6 +179,7 @@ def bad_options():
             (['--window-mode', 'none'], ['--window-mode', 'strict|overlay']),
             (['--size', '1K'], ['--size', '1K', '4096..']),
             (['--zipf', 'x'], ['--zipf', "'x'", '0..10']),
+            (['--ramp', '1', '--ops', '5'], ['--ramp', 'not with --ops']),
             (['--no-such'], ['no-such']),
             (['extra'], ['extra']),
     ]:
@@ -187,12 +193,12 @@ def bad_options():
     point(run.returncode == 1 and '/nowhere' in run.stderr, 'no back-end: exit 1', run.stderr)
 
 
-def death(base, engine):
+def death(base, engine, *jobs):
     """The back-end is killed midway: an error, and soon."""
-    server = daxmapd(os.path.join(base, 'death-' + engine))
+    server = daxmapd(os.path.join(base, 'death-' + engine + ''.join(jobs)))
     load(server, '--ops', '1', '--size', '32M')
     run = subprocess.Popen([LOAD, '--socket-path', server.socket, '--engine', engine, '--size', '32M',
-                            '--window', '8M', '--runtime', '300', '--iodepth', '4', '--jobs', '2'],
+                            '--window', '8M', '--runtime', '300', *(jobs or ['--iodepth', '4', '--jobs', '2'])],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_connected(server, 2)
     server.process.send_signal(signal.SIGKILL)
@@ -258,6 +264,7 @@ def main():
         death(base, 'read')
         death(base, 'dax')
         death(base, 'auto')
+        death(base, 'auto', '--jobs', '6')
         peers(base)
     finally:
         shutil.rmtree(base, ignore_errors=True)
