@@ -10,8 +10,13 @@
  *
  * A blank range holds nothing that anybody may rely on, so putting the file back may take it away
  * for a moment where the driver does not overlay; and so may the replacement itself, of bytes that
- * the file has lost. Bytes that the file still has never go: a range with the end inside is cut at
+ * the file has lost. Bytes that the file still has do not go: a range with the end inside is cut at
  * the end where the driver splits; elsewhere it stays as it is, and is counted as left.
+ *
+ * One exception, only if the caller asks for it (DM_FIT_TEAR), as there a driver that cannot split
+ * leaves nothing but the death of the VMM: the range is *torn*, that is unmapped and mapped again
+ * as two, in one batch. Between these operations the owner reads zeros where the file has bytes,
+ * and what it stored there would be lost; so nothing is torn that a setup has asked to write.
  *
  * Only LIVE ranges are looked at. Nobody touches what lingers, and a setup does not revive a blank
  * range, but maps over it; one that is live it keeps, whose owner may go on using it if the setup
@@ -28,17 +33,24 @@
 #define ROUNDS 3
 
 enum outcome {
-	FIT_SAME,  /* the driver has what it had */
+	FIT_SAME,  /* the driver has what it had; of a torn range's head: its file */
 	FIT_DONE,  /* it has the other */
 	FIT_ZEROS, /* asked for the file, and got zeros */
 	FIT_HOLE,  /* nothing */
 };
 
-/* One range that is to be replaced. */
+/*
+ * One range that is to be replaced.
+ * @blank: what it becomes
+ * @tear: 0, or where in the window it is torn: what lies in front stays the file's
+ * @head: what became of that
+ */
 struct swap {
 	struct dm_core *c;
 	struct dm_range *r;
-	bool blank; /* what it becomes */
+	bool blank;
+	uint64_t tear;
+	enum outcome head;
 	int err;
 };
 
@@ -78,8 +90,9 @@ static int ask(struct dm_core *c, struct dm_chan_op *ops, size_t n)
 static int make_zeros(const struct swap *s)
 {
 	const struct dm_file_provider *p = &s->c->provider;
+	uint64_t len = s->tear ? dm_range_end(s->r) - s->tear : s->r->len;
 
-	return p->zeros ? p->zeros(p->ctx, s->r->len) : -ENOSYS;
+	return p->zeros ? p->zeros(p->ctx, len) : -ENOSYS;
 }
 
 /* The range is unmapped and what should have replaced it was refused. */
@@ -119,6 +132,31 @@ static enum outcome replace(struct swap *s, int zeros)
 	return fill_hole(s);
 }
 
+/* Returns what became of the tail; of the head: s->head. */
+static enum outcome tear(struct swap *s, int zeros)
+{
+	uint64_t keep = s->tear - s->r->offset;
+	struct dm_chan_op ops[3] = {
+		{.w = {.kind = DM_OP_UNMAP, .fd = -1, .offset = s->r->offset, .len = s->r->len}},
+		map_op(s->r, -1),
+		map_op(s->r, zeros),
+	};
+
+	ops[1].w.len = keep;
+	ops[2].w.offset += keep;
+	ops[2].w.len -= keep;
+	s->head = FIT_SAME;
+	s->err = ask(s->c, ops, DM_MUTATE(33) ? 1 : 3);
+	if (!s->err)
+		s->err = ops[0].w.result;
+	if (s->err)
+		return FIT_SAME;
+	s->err = ops[1].w.result ? ops[1].w.result : ops[2].w.result;
+	if (ops[1].w.result && (ask(s->c, &ops[1], 1) || ops[1].w.result))
+		s->head = FIT_HOLE;
+	return ops[2].w.result ? FIT_HOLE : FIT_DONE;
+}
+
 /* syscalls: close */
 static enum outcome run_swap(struct swap *s)
 {
@@ -136,7 +174,7 @@ static enum outcome run_swap(struct swap *s)
 			return FIT_SAME;
 		}
 	}
-	o = replace(s, zeros);
+	o = s->tear ? tear(s, zeros) : replace(s, zeros);
 	if (zeros >= 0)
 		close(zeros);
 	return o;
@@ -165,6 +203,25 @@ static void commit_locked(struct swap *s, enum outcome o)
 		dm_range_open_locked(s->r);
 }
 
+/* The range was torn: two stand in its place, or what the driver has left of them. s->r becomes the
+ * tail; @gone: the head, if there is a hole, with a reference. */
+static void commit_torn_locked(struct swap *s, enum outcome tail, struct dm_range **gone)
+{
+	struct dm_range *pieces[3];
+
+	dm_range_cut_locked(s->c, s->r, s->tear, dm_range_end(s->r), pieces);
+	dm_range_unref(s->r);
+	s->r = pieces[1];
+	dm_range_ref(s->r);
+	dm_range_close_locked(s->r);
+	if (s->head == FIT_HOLE) {
+		*gone = pieces[0];
+		dm_range_close_locked(pieces[0]);
+		drop_locked(s->c, pieces[0]);
+	}
+	commit_locked(s, tail);
+}
+
 static void count_outcome(const struct swap *s, enum outcome o, struct dm_fitted *out)
 {
 	bool done = o == FIT_DONE || (o == FIT_ZEROS && s->blank);
@@ -177,6 +234,10 @@ static void count_outcome(const struct swap *s, enum outcome o, struct dm_fitted
 		out->left++;
 	else
 		out->failed++;
+	if (s->tear && o != FIT_SAME)
+		out->torn++;
+	if (s->head == FIT_HOLE)
+		out->holes++;
 	if (o == FIT_HOLE)
 		out->holes++;
 	else if (done ? s->blank : s->r->blank)
@@ -185,12 +246,21 @@ static void count_outcome(const struct swap *s, enum outcome o, struct dm_fitted
 		out->err = s->err;
 }
 
+/* A range with the end inside, of a driver that cannot split. */
+static bool may_tear(struct dm_core *c, const struct dm_range *r)
+{
+	return !dm_can(c, DM_WINDOW_OVERLAY) && !dm_can(c, DM_WINDOW_SPLIT) && !r->blank &&
+	       !r->owned && (!r->asked_write || DM_MUTATE(34)) &&
+	       dm_budget_reserve(c, 1, c->budget.limit);
+}
+
 /*
  * The part of @r to be replaced: all of it, or what a cut at the end of the file leaves on the
- * wrong side; NULL: nothing. @end: of the file, rounded up to the granule.
+ * wrong side, or all that is to be torn at @tear; NULL: nothing. @end: of the file, rounded up to
+ * the granule.
  */
 static struct dm_range *choose_locked(struct dm_core *c, struct dm_range *r, uint64_t end,
-				      bool blank, struct dm_fitted *out)
+				      unsigned int how, uint64_t *tear_at, struct dm_fitted *out)
 {
 	uint64_t cut = r->offset + (end - r->file_offset);
 	struct dm_range *pieces[3];
@@ -202,7 +272,7 @@ static struct dm_range *choose_locked(struct dm_core *c, struct dm_range *r, uin
 			out->blank_from = MIN(out->blank_from, r->file_offset);
 		return NULL;
 	}
-	if (!r->blank && !blank)
+	if (!r->blank && !(how & DM_FIT_BLANK))
 		return NULL;
 	if (r->blank ? r->file_offset + r->len <= end : r->file_offset >= end)
 		return r;
@@ -218,15 +288,28 @@ static struct dm_range *choose_locked(struct dm_core *c, struct dm_range *r, uin
 	}
 	if (DM_MUTATE(30))
 		return r;
+	if ((how & DM_FIT_TEAR) && may_tear(c, r)) {
+		*tear_at = cut;
+		return r;
+	}
 	out->left++;
 	return r->blank ? r : NULL; /* its bytes in front of the end count */
 }
 
+/* The index's reference, no lock held. */
+static void release_dropped(struct dm_core *c, struct dm_range *r)
+{
+	dm_budget_release(c, 1);
+	dm_file_put(c, r->file);
+	dm_range_unref(r);
+}
+
 /* True: @r was cut by somebody else meanwhile; there are pieces of it. */
-static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, bool blank,
+static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, unsigned int how,
 		      struct dm_fitted *out)
 {
 	struct swap s = {.c = c};
+	struct dm_range *gone = NULL;
 	enum outcome o = FIT_SAME;
 	struct dm_claim cl;
 	bool cut;
@@ -237,7 +320,7 @@ static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, bool 
 	dm_claim_acquire_range(c, &cl, r);
 	cut = r->state == DM_FREE;
 	if (r->state == DM_LIVE)
-		s.r = choose_locked(c, r, end, blank, out);
+		s.r = choose_locked(c, r, end, how, &s.tear, out);
 	if (s.r) {
 		s.blank = !s.r->blank;
 		dm_range_ref(s.r);
@@ -245,7 +328,10 @@ static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, bool 
 		dm_stripes_unlock(c, cl.mask);
 		o = run_swap(&s);
 		dm_stripes_lock(c, cl.mask);
-		commit_locked(&s, o);
+		if (s.tear && o != FIT_SAME)
+			commit_torn_locked(&s, o, &gone);
+		else
+			commit_locked(&s, o);
 		count_outcome(&s, o, out);
 	}
 	dm_claim_release(c, &cl);
@@ -253,16 +339,17 @@ static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, bool 
 	dm_stripes_wake(c, cl.mask);
 	if (!s.r)
 		return cut;
-	if (o == FIT_HOLE) {
+	if (s.tear && o == FIT_SAME)
 		dm_budget_release(c, 1);
-		dm_file_put(c, s.r->file);
-		dm_range_unref(s.r);
-	}
+	if (gone)
+		release_dropped(c, gone);
+	if (o == FIT_HOLE)
+		release_dropped(c, s.r);
 	dm_range_unref(s.r);
 	return false;
 }
 
-int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, bool blank,
+int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, unsigned int how,
 		struct dm_fitted *out)
 {
 	struct dm_core *c = dm_table_core(t);
@@ -279,7 +366,7 @@ int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, bool
 		dm_vec_init(&v);
 		dm_file_collect(c, file, &v);
 		for (size_t i = 0; i < v.n; i++) {
-			again |= fit_range(c, v.v[i], end, blank, out);
+			again |= fit_range(c, v.v[i], end, how, out);
 			dm_range_unref(v.v[i]);
 		}
 		dm_vec_clear(&v);

@@ -139,6 +139,7 @@ bool dm_host_broken(struct dm_table *t);
  * @blanked: were replaced by zeros
  * @restored: are the file's again
  * @left: reach behind the end and could not be replaced
+ * @torn: of @blanked and @holes: what the file keeps of them was away for a moment
  * @failed: should be the file's again and are not
  * @holes: of @left and @failed: the driver lost them half-way; the owner has nothing there
  * @blank_from: where in the file the first blank range begins; UINT64_MAX: there is none
@@ -148,6 +149,7 @@ struct dm_fitted {
 	uint32_t blanked;
 	uint32_t restored;
 	uint32_t left;
+	uint32_t torn;
 	uint32_t failed;
 	uint32_t holes;
 	uint64_t blank_from;
@@ -155,16 +157,28 @@ struct dm_fitted {
 };
 
 /**
+ * enum dm_fit_flags - for dm_host_fit()
+ * @DM_FIT_BLANK: replace by zeros what lies behind the end, whole pages only
+ * @DM_FIT_TEAR: also where the end lies inside of a range that the driver cannot split, and that
+ *               no setup has asked to write: its bytes in front of the end, too, read as zeros for
+ *               a moment
+ */
+enum dm_fit_flags {
+	DM_FIT_BLANK = 1u << 0,
+	DM_FIT_TEAR = 1u << 1,
+};
+
+/**
  * dm_host_fit() - the file is @size bytes long now: makes its live mappings fit
- * @blank: replace by zeros what lies behind the end, whole pages only
+ * @how: enum dm_fit_flags
  * @out: what was done
  *
  * A blank range that has bytes of the file again becomes the file's in any case. A range is never
- * taken from its owner; while one is being replaced, a pin of it finds nothing. Waits for the
- * driver, and for pins as long as a setup does. Calls for one file must not overlap.
- * Returns 0, -EPIPE, or out->err.
+ * taken from its owner (but for DM_FIT_TEAR, a moment long); while one is being replaced, a pin of
+ * it finds nothing. Waits for the driver, and for pins as long as a setup does. Calls for one file
+ * must not overlap. Returns 0, -EPIPE, or out->err.
  */
-int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, bool blank,
+int dm_host_fit(struct dm_table *t, struct dm_file_key file, uint64_t size, unsigned int how,
 		struct dm_fitted *out);
 
 /**

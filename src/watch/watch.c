@@ -258,7 +258,7 @@ static bool fit(struct watch *w, struct watch_file *f, uint64_t size, bool blank
 		return false;
 	if (blank && page_end(size) < get(f->blank_from))
 		set_blank_from(w, f, page_end(size));
-	err = dm_host_fit(t, f->key, size, blank, out);
+	err = dm_host_fit(t, f->key, size, blank ? DM_FIT_BLANK : 0, out);
 	if (err == -EPIPE)
 		return false;
 	set_blank_from(w, f, out->blank_from);

@@ -74,6 +74,8 @@ struct model {
 	unsigned int n_pins;
 	struct window_fake_page before[PAGES];
 	uint64_t outcome[8];
+	bool asked[PAGES]; /* the guest has asked to write there */
+	uint64_t torn;
 	char what[160];
 };
 
@@ -385,7 +387,8 @@ static bool pinnable(struct model *m, uint64_t g)
  * it wanted replaced; and a VMM that overlays and does not split may have been asked for an unmap
  * before a refusal.
  */
-static void setup_done(struct model *m, int err, uint64_t g, uint64_t n, struct page want)
+static void setup_done(struct model *m, int err, uint64_t g, uint64_t n, struct page want,
+		       bool write)
 {
 	bool asked = err == -EIO || err == -EEXIST;
 	bool maybe = err && (m->flags & (DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT)) == DM_WINDOW_OVERLAY;
@@ -395,9 +398,10 @@ static void setup_done(struct model *m, int err, uint64_t g, uint64_t n, struct 
 		struct page *p = &m->guest[g + i];
 		bool same = p->file == here.file && p->fg == here.fg;
 
-		if (err == 0)
+		if (err == 0) {
+			m->asked[g + i] = write || (same && m->asked[g + i]);
 			*p = here;
-		else if (!same && maybe && p->file && !pinnable(m, g + i))
+		} else if (!same && maybe && p->file && !pinnable(m, g + i))
 			*p = (struct page){0};
 		else if (!same && asked && !maybe)
 			*p = (struct page){0};
@@ -433,7 +437,7 @@ static void op_setup(struct model *m)
 		CHECK(m, err == 0 && submits(m) == calls);
 	if (err)
 		check_refusal(m, err, g, n, want, s.live);
-	setup_done(m, err, g, n, want);
+	setup_done(m, err, g, n, want, write);
 	m->outcome[err == 0 ? 0 : err == -EBUSY ? 1 : err == -ENOMEM ? 2 : 3]++;
 }
 
@@ -556,26 +560,41 @@ static void check_fit(struct model *m, uint64_t file, bool blank, const struct d
 	}
 }
 
+/* What the guest may be storing to has not been away. */
+static void check_not_torn(struct model *m)
+{
+	const struct window_fake_page *vmm = window_fake_pages(m->fake);
+
+	for (unsigned int g = 0; g < PAGES; g++)
+		if (m->guest[g].file && m->asked[g] && shows(m, &m->before[g], m->guest[g]) &&
+		    shows(m, &vmm[g], m->guest[g]))
+			CHECK(m, vmm[g].mapping == m->before[g].mapping);
+}
+
 /* The file has become shorter or longer. */
 static void op_fit(struct model *m)
 {
 	uint64_t file = 1 + rnd(m, FILES - 1), size = rnd(m, 3) ? rnd(m, PAGES) : ENDLESS;
-	bool blank = rnd(m, 4) != 0;
+	bool blank = rnd(m, 4) != 0, tear = blank && rnd(m, 2);
 	struct dm_fitted out;
 	int err;
 
 	snprintf(m->what, sizeof(m->what),
-		 "fit file %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT ", blank %d", file, size,
-		 blank);
+		 "fit file %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT ", blank %d tear %d", file,
+		 size, blank, tear);
 	m->size[file] = size;
 	err = dm_host_fit(m->t, (struct dm_file_key){0, file},
-			  size * m->granule - (size && rnd(m, 2) ? 1 : 0), blank, &out);
+			  size * m->granule - (size && rnd(m, 2) ? 1 : 0),
+			  (blank ? DM_FIT_BLANK : 0) | (tear ? DM_FIT_TEAR : 0), &out);
 	if (err == -EPIPE)
 		return;
 	CHECK(m, !err == !out.err);
 	CHECK(m, !err || m->faults_now || m->refused_unmap || (err == -EBUSY && m->n_pins));
 	CHECK(m, !out.failed || err);
 	CHECK(m, !out.holes || m->faults_now || m->refused_unmap);
+	CHECK(m, !out.torn || (tear && !(m->flags & (DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT))));
+	m->torn += out.torn;
+	check_not_torn(m);
 	m->stale[file] = out.failed > 0;
 	check_fit(m, file, blank, &out);
 }
@@ -732,10 +751,10 @@ int main(int argc, char **argv)
 		run(&m, ops / runs);
 		printf("ok %u %s, granule %" G_GUINT64_FORMAT "%s%s, budget %u # %" G_GUINT64_FORMAT
 		       " set up, %" G_GUINT64_FORMAT " busy, %" G_GUINT64_FORMAT
-		       " over budget, %" G_GUINT64_FORMAT " refused\n",
+		       " over budget, %" G_GUINT64_FORMAT " refused, %" G_GUINT64_FORMAT " torn\n",
 		       ++n, m.name, m.granule, m.forward ? ", forward" : "",
 		       m.faults ? ", faults" : "", m.limit, m.outcome[0], m.outcome[1],
-		       m.outcome[2], m.outcome[3]);
+		       m.outcome[2], m.outcome[3], m.torn);
 	}
 	(void)argc;
 	(void)argv;

@@ -273,8 +273,8 @@ static gpointer fitter(gpointer data)
 
 		__atomic_add_fetch(&tt->fits[file], 1, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&tt->end[file], MIN(old, end), __ATOMIC_SEQ_CST);
-		if (dm_host_fit(tt->t, (struct dm_file_key){0, file}, end * PAGE, true, &out) ==
-			    0 &&
+		if (dm_host_fit(tt->t, (struct dm_file_key){0, file}, end * PAGE, DM_FIT_BLANK,
+				&out) == 0 &&
 		    !out.failed)
 			__atomic_store_n(&tt->end[file], end, __ATOMIC_SEQ_CST);
 		__atomic_add_fetch(&tt->fits[file], 1, __ATOMIC_SEQ_CST);
