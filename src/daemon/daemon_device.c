@@ -300,6 +300,7 @@ static void make_table(struct daemon_device *d)
 {
 	const struct dm_file_provider provider = {d, provide_file, give_back_file, provide_zeros};
 	const struct watch_config watch = {
+		.hold = d->hold,
 		.other_fd = d->shim ? shim_event_fd(d->shim) : -1,
 		.other = shim_event,
 		.ctx = d,
@@ -389,12 +390,13 @@ static void start_rcu_thread(void)
 }
 
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
-					struct shim *shim, GError **error)
+					struct shim *shim, struct hold *hold, GError **error)
 {
 	struct daemon_device *d = g_new0(struct daemon_device, 1);
 
 	d->config = config;
 	d->shim = shim;
+	d->hold = hold;
 	d->started_ns = util_now_ns();
 	start_rcu_thread();
 	d->worker = daemon_worker_new(forget_guest, d);

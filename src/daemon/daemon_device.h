@@ -12,6 +12,7 @@
 #include "fs.h"
 #include "fuse_session.h"
 #include "sandbox.h"
+#include "hold.h"
 #include "shim.h"
 #include "vhost.h"
 
@@ -25,6 +26,7 @@ struct watch;
  * @config: borrowed
  * @window, @table, @policy, @watch, @trace: NULL without DAX
  * @shim: borrowed; NULL without one
+ * @hold: borrowed; NULL without one
  * @started_ns: CLOCK_MONOTONIC
  * @sessions: front-ends served, the present one included
  * @connected, @running: state of the present one; written by the main thread
@@ -33,6 +35,7 @@ struct daemon_device {
 	const struct daemon_config *config;
 	struct fs *fs;
 	struct shim *shim;
+	struct hold *hold;
 	struct dm_window *window;
 	struct dm_table *table;
 	struct daemon_policy *policy;
@@ -50,10 +53,10 @@ struct daemon_device {
 	bool channel;
 };
 
-/** daemon_device_new() - @shim is borrowed, or NULL. Takes @fds->root_fd and @fds->proc_self_fd
- * over. NULL with @error. */
+/** daemon_device_new() - @shim and @hold are borrowed, or NULL. Takes @fds->root_fd and
+ * @fds->proc_self_fd over. NULL with @error. */
 struct daemon_device *daemon_device_new(const struct daemon_config *config, struct sandbox_fds *fds,
-					struct shim *shim, GError **error);
+					struct shim *shim, struct hold *hold, GError **error);
 void daemon_device_free(struct daemon_device *d);
 
 /** daemon_device_tune() - takes over what @c says otherwise than before and can change in use: see

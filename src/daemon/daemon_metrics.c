@@ -8,6 +8,7 @@
 #include "daemon_policy.h"
 #include "daemon_stats.h"
 #include "util_lock.h"
+#include "watch.h"
 
 #define NS 1e-9
 #define PREFIX "daxmapd_"
@@ -107,6 +108,29 @@ static const struct {
 	{offsetof(struct policy_stats, unmarked_direct), "direct"},
 	{offsetof(struct policy_stats, unmarked_thrash), "thrash"},
 	{offsetof(struct policy_stats, unmarked_failed), "failed"},
+	{offsetof(struct policy_stats, unmarked_truncated), "truncated"},
+};
+
+static const struct row watch_rows[] = {
+	GAUGE(watch_stats, files, "watch_files", "Mapped files whose size is watched."),
+	GAUGE(watch_stats, marked, "watch_marked_files", "Watched files whose changes the kernel tells."),
+	COUNTER(watch_stats, mark_errors, "watch_mark_errors_total", "Watched files whose changes the kernel does not tell."),
+	COUNTER(watch_stats, events, "watch_events_total", "Changes of mapped files that the kernel told."),
+	COUNTER(watch_stats, overflows, "watch_overflows_total", "Times that the kernel had lost some of those changes."),
+	COUNTER(watch_stats, checks, "watch_checks_total", "Sizes of mapped files looked at."),
+	COUNTER(watch_stats, truncations, "watch_truncations_total", "Truncations of mapped files on the host."),
+	GAUGE(watch_stats, truncated_files, "watch_truncated_files", "Mapped files that the host has truncated."),
+	COUNTER(watch_stats, blanked, "watch_blanked_total", "Ranges behind the end replaced by zeros."),
+	COUNTER(watch_stats, restored, "watch_restored_total", "Blanked ranges that show the file again."),
+	COUNTER(watch_stats, left, "watch_left_total", "Ranges behind the end that were not replaced: touched, they kill the VMM."),
+	GAUGE(watch_stats, guarded, "watch_guarded_files", "Mapped files whose truncations on the host are held until they fit."),
+	COUNTER(watch_stats, hold_errors, "watch_hold_errors_total", "Mapped files whose truncations cannot be held."),
+	COUNTER(watch_stats, held, "watch_held_total", "Truncations that were held."),
+	COUNTER(watch_stats, late, "watch_late_total", "Held truncations that were let go before all was replaced."),
+	COUNTER(watch_stats, torn, "watch_torn_total", "Ranges with the end inside that were unmapped for a moment."),
+	COUNTER(watch_stats, failed, "watch_failed_total", "Ranges that should show the file again and do not."),
+	COUNTER(watch_stats, holes, "watch_holes_total", "Ranges lost by the VMM while they were replaced."),
+	{0},
 };
 
 static const struct row fs_rows[] = {
@@ -276,6 +300,14 @@ static void add_shim(struct writer *w, struct shim *shim)
 	rows(w, shim_rows, &s);
 }
 
+static void add_watch(struct writer *w, const struct watch *watch)
+{
+	struct watch_stats s;
+
+	watch_get_stats(watch, &s);
+	rows(w, watch_rows, &s);
+}
+
 static void add_session(struct writer *w, const struct daemon_device *d)
 {
 	gauge(w, "vmm_connected", "1 while a VMM is connected.",
@@ -321,6 +353,8 @@ char *daemon_metrics_text(const struct daemon_device *d, int proc_self_fd, int p
 		add_table(&w, d);
 	if (d->policy)
 		add_policy(&w, d->policy);
+	if (d->watch)
+		add_watch(&w, d->watch);
 	add_shim(&w, d->shim);
 	fs_get_stats(d->fs, &fs);
 	rows(&w, fs_rows, &fs);

@@ -46,6 +46,7 @@ static const char *const dax_names[] = {"inode", "always", "never", NULL};
 static const char *const guard_names[] = {"on", "off", NULL};
 static const char *const prefetch_names[] = {"auto", "on", "off", NULL};
 static const char *const shim_names[] = {"off", "auto", "on", NULL};
+static const char *const hold_names[] = {"off", "auto", "on", NULL};
 static const char *const dialect_names[] = {"shmem", "fs_map", NULL};
 static const char *const slots_names[] = {"refuse", "ack", NULL};
 static const char *const reclaim_names[] = {"fifo", "clock", NULL};
@@ -60,6 +61,7 @@ G_STATIC_ASSERT(DAEMON_DAX_NEVER + 1 == G_N_ELEMENTS(dax_names) - 1);
 G_STATIC_ASSERT(DAEMON_GUARD_OFF + 1 == G_N_ELEMENTS(guard_names) - 1);
 G_STATIC_ASSERT(POLICY_PREFETCH_OFF + 1 == G_N_ELEMENTS(prefetch_names) - 1);
 G_STATIC_ASSERT(SHIM_ON + 1 == G_N_ELEMENTS(shim_names) - 1);
+G_STATIC_ASSERT(HOLD_ON + 1 == G_N_ELEMENTS(hold_names) - 1);
 G_STATIC_ASSERT(DM_MANAGER_FORWARD + 1 == G_N_ELEMENTS(manager_names) - 1);
 G_STATIC_ASSERT(DM_POLICY_CLOCK + 1 == G_N_ELEMENTS(reclaim_names) - 1);
 G_STATIC_ASSERT(SANDBOX_NONE + 1 == G_N_ELEMENTS(sandbox_names) - 1);
@@ -223,6 +225,8 @@ static const struct option_row dax_rows[] = {
 	       "read mapped ranges ahead: in sequence, all, or none (default: auto)"),
 	ONE_OF("dax-shim", dax_shim, shim_names,
 	       "map files of any size through a FUSE passthrough mount of our own (default: auto)"),
+	ONE_OF("dax-hold", dax_hold, hold_names,
+	       "hold truncations of mapped files on the host until the VMM is safe (default: auto)"),
 	ONE_OF("window-dialect", dialect, dialect_names,
 	       "how to ask the VMM for maps (default: shmem)"),
 	ONE_OF("shmem-slots", slots, slots_names,
@@ -300,6 +304,7 @@ void daemon_config_init(struct daemon_config *c)
 		.killpriv_v2 = true,
 		.readdirplus = true,
 		.dax_shim = SHIM_AUTO,
+		.dax_hold = HOLD_AUTO,
 		.dax_min_size = DEFAULT_SIZE,
 		.max_mappings = 480,
 		.high_water = DM_HIGH_WATERMARK,

@@ -15,6 +15,7 @@
 #include "fuse_session.h"
 #include "policy.h"
 #include "sandbox.h"
+#include "hold.h"
 #include "shim.h"
 
 #define DAEMON_GRANULE (2ull << 20) /* what a Linux guest maps at a time */
@@ -77,6 +78,7 @@ struct daemon_config {
 	uint64_t cache_size;   /* bytes; 0 = no window */
 	int dax;	       /* enum daemon_dax */
 	int dax_shim;	       /* enum shim_want */
+	int dax_hold;	       /* enum hold_want */
 	uint64_t dax_min_size; /* bytes */
 	int64_t dax_max_share; /* percent; 0 = no limit */
 	char **dax_include;    /* globs, NULL = all */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Start-up in the only order that works: what lies outside the sandbox first (limits, sockets, the
- * size shim, whose helper stays there),
+ * guard of truncations and the size shim, whose helper processes stay there),
  * then the sandbox (which forks, so before any thread), then the parts, then seccomp, then the
  * first connection.
  */
@@ -22,6 +22,7 @@
 #include "daemon_files.h"
 #include "daemon_metrics.h"
 #include "daemon_settings.h"
+#include "daemon_hold.h"
 #include "daemon_shim.h"
 #include "daemon_socket.h"
 #include "daemon_stats.h"
@@ -46,6 +47,7 @@ struct daemon {
 	int count_fds; /* of fds.proc_self_fd, which the file system takes */
 	int trace_fd;  /* --dax-trace, until the trace has it */
 	struct shim *shim;
+	struct hold *hold;
 	struct daemon_device *device;
 	struct daemon_settings *settings;
 	struct daemon_control *control;
@@ -269,11 +271,13 @@ static bool start(struct daemon *d, GError **error)
 		return false;
 	if (!open_trace(d, error))
 		return false;
+	if (!daemon_hold_start(d->config, &d->hold, error))
+		return false;
 	if (!daemon_shim_start(d->config, &d->shim, error))
 		return false;
 	if (!enter_sandbox(d, error) || !catch_signals(error))
 		return false;
-	d->device = daemon_device_new(d->config, &d->fds, d->shim, error);
+	d->device = daemon_device_new(d->config, &d->fds, d->shim, d->hold, error);
 	if (!d->device)
 		return false;
 	if (!start_trace(d, error))
@@ -356,6 +360,7 @@ static void finish(struct daemon *d)
 	__atomic_store_n(&stop_device, NULL, __ATOMIC_RELEASE);
 	daemon_device_free(d->device);
 	shim_free(d->shim);
+	hold_free(d->hold);
 	/* In a sandbox these names mean nothing; the parent removes the files. */
 	if (d->config->sandbox == SANDBOX_NONE)
 		remove_sockets(d);

@@ -16,7 +16,7 @@
 #include <glib.h>
 
 /** HOLD_BOUND_MS - a truncation is let go after this, whether we have answered or not */
-#define HOLD_BOUND_MS 500
+#define HOLD_BOUND_MS 1000
 
 struct hold;
 

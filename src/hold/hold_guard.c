@@ -259,6 +259,11 @@ static void over(struct guard *g, struct held *x)
 {
 	bool others = false;
 
+	/* The daemon waits for this one; nobody else does. */
+	if (!tell_of(HOLD_OVER, x, 0)) {
+		x->deadline = now_ns() + UNKNOWN_MS * MS;
+		return;
+	}
 	for (unsigned int i = 0; i < g->n; i++) {
 		const struct held *o = &g->held[i];
 
@@ -267,7 +272,6 @@ static void over(struct guard *g, struct held *x)
 	if (!others)
 		fanotify_mark(g->changes, FAN_MARK_REMOVE, FAN_MODIFY, x->fd, NULL);
 	close_later(g, x->fd);
-	tell_of(HOLD_OVER, x, 0);
 	drop(g, x);
 }
 

@@ -17,6 +17,12 @@
  * only then: nothing has to wait. A request that makes it grow waits for watch_settle() before it
  * is answered. @blank_from is set before the first range is replaced.
  *
+ * Where the kernel asks before a truncation (src/hold), it is *announced*: until it is over the
+ * file counts as so short as it is going to be, whatever its size is; what will lie behind is
+ * replaced, also where that takes bytes in front of it away for a moment (DM_FIT_TEAR: a VMM that
+ * dies is the other choice), and then the truncation may happen. Attributes are kept at the
+ * announced end meanwhile, and a request that makes the file grow waits until it is over.
+ *
  * A size that a guest sets is its own affair: it has unmapped what lies behind. Taking one for the
  * other does no harm but a mark lost and a line in the log: what is replaced lies behind the end.
  *
@@ -39,6 +45,7 @@
 
 #include <daxmap/table.h>
 
+#include "hold.h"
 #include "util_fd.h"
 #include "util_lock.h"
 #include "util_log.h"
@@ -52,11 +59,14 @@
 /* syscalls: fstat fcntl close poll read write memfd_create ftruncate */
 
 #define PAGE 4096u
-#define NAP_MS 1 /* a file that is written all the time is not looked at more often */
+#define NAP_MS 1    /* a file that is written all the time is not looked at more often */
+#define GRACE_MS 20 /* for processors of the VMM that still use an address of what was unmapped */
+#define OVER_NS UINT64_C(4000000000)  /* more than src/hold takes until a truncation is over */
 #define RETRY_NS UINT64_C(1000000000) /* what the VMM has refused is not asked again before */
 #define ROUNDS 8
 #define NO_BLANK UINT64_MAX
 #define CLOSED (UINT64_MAX - 1) /* of blank_from: final */
+#define NOT_ANNOUNCED UINT64_MAX
 
 enum truncated { NEVER, TRUNCATED, GONE /* closed: final */ };
 
@@ -64,6 +74,13 @@ enum why {
 	BY_THREAD, /* not right after a failure */
 	BY_REQUEST,
 	BY_SETUP, /* a guest has mapped what is not there */
+	BY_HOLD,  /* about to be truncated */
+};
+
+/* One truncation under way. */
+struct announced {
+	uint64_t id;
+	uint64_t length;
 };
 
 /**
@@ -76,6 +93,11 @@ enum why {
  * @guest_seq: grows when one begins or ends
  * @truncated: enum truncated; atomic
  * @kicked: the thread is to look; atomic
+ * @dev, @ino: of @fd
+ * @hold_asked: truncations are to be held; under watch.lock
+ * @held: they are; under watch.lock
+ * @announced: struct announced, all under way; under lock, with @over
+ * @announced_size: the least of their lengths, or NOT_ANNOUNCED; written under lock, atomic
  */
 struct watch_file {
 	struct cds_lfht_node node;
@@ -94,6 +116,13 @@ struct watch_file {
 	uint32_t truncated;
 	bool logged; /* under lock */
 	bool kicked;
+	uint64_t dev;
+	uint64_t ino;
+	bool hold_asked;
+	bool held;
+	GArray *announced;
+	struct util_cond over;
+	uint64_t announced_size;
 };
 
 struct watch {
@@ -121,7 +150,9 @@ static void file_free(struct util_rcu_head *head)
 {
 	struct watch_file *f = caa_container_of(head, struct watch_file, rcu);
 
+	util_cond_destroy(&f->over);
 	util_mutex_destroy(&f->lock);
+	g_array_unref(f->announced);
 	g_free(f);
 }
 
@@ -204,6 +235,7 @@ static void set_blank_from(struct watch *w, struct watch_file *f, uint64_t from)
 
 /* --- looking --- */
 
+/* What is announced has happened already. */
 static bool size_of(struct watch *w, const struct watch_file *f, uint64_t *size)
 {
 	struct stat st;
@@ -211,7 +243,7 @@ static bool size_of(struct watch *w, const struct watch_file *f, uint64_t *size)
 	if (f->fd < 0 || fstat(f->fd, &st) < 0)
 		return false;
 	add(w->stats.checks, 1);
-	*size = (uint64_t)st.st_size;
+	*size = MIN((uint64_t)st.st_size, get(f->announced_size));
 	return true;
 }
 
@@ -247,7 +279,7 @@ static void log_truncation(struct watch_file *f, uint64_t from, uint64_t to,
 }
 
 /* Under f->lock. Returns false when it has to be tried again later. */
-static bool fit(struct watch *w, struct watch_file *f, uint64_t size, bool blank,
+static bool fit(struct watch *w, struct watch_file *f, uint64_t size, unsigned int how,
 		struct dm_fitted *out)
 {
 	struct dm_table *t = get(w->table);
@@ -256,15 +288,19 @@ static bool fit(struct watch *w, struct watch_file *f, uint64_t size, bool blank
 	*out = (struct dm_fitted){.blank_from = NO_BLANK};
 	if (!t)
 		return false;
-	if (blank && page_end(size) < get(f->blank_from))
+	if ((how & DM_FIT_BLANK) && page_end(size) < get(f->blank_from))
 		set_blank_from(w, f, page_end(size));
-	err = dm_host_fit(t, f->key, size, blank ? DM_FIT_BLANK : 0, out);
+	err = dm_host_fit(t, f->key, size, how, out);
 	if (err == -EPIPE)
 		return false;
+	/* Nobody may make it grow before what is announced is over. */
+	if (get(f->announced_size) != NOT_ANNOUNCED)
+		out->blank_from = MIN(out->blank_from, page_end(get(f->announced_size)));
 	set_blank_from(w, f, out->blank_from);
 	add(w->stats.blanked, out->blanked);
 	add(w->stats.restored, out->restored);
 	add(w->stats.left, out->left);
+	add(w->stats.torn, out->torn);
 	add(w->stats.failed, out->failed);
 	add(w->stats.holes, out->holes);
 	if (out->failed)
@@ -285,7 +321,8 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 	uint32_t seq = get(f->guest_seq);
 	uint64_t old = get(f->size), size;
 	struct dm_fitted out;
-	bool shrank, ours, blank;
+	bool shrank, ours, must = why == BY_SETUP || why == BY_HOLD;
+	unsigned int how = why == BY_HOLD ? DM_FIT_BLANK | DM_FIT_TEAR : 0;
 
 	if (!size_of(w, f, &size))
 		return false;
@@ -295,12 +332,13 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 		set(f->size, size);
 	if (shrank)
 		note_truncation(w, f);
-	if (!shrank && why != BY_SETUP && size <= get(f->blank_from))
+	if (!shrank && !must && size <= get(f->blank_from))
 		return false;
 	if (!shrank && why == BY_THREAD && get(f->retry_ns) > util_now_ns())
 		return false;
-	blank = (get(f->truncated) != NEVER || why == BY_SETUP) && !ours;
-	if (!fit(w, f, size, blank, &out)) {
+	if ((get(f->truncated) != NEVER || must) && !ours)
+		how |= DM_FIT_BLANK;
+	if (!fit(w, f, size, how, &out)) {
 		set(f->retry_ns, util_now_ns() + RETRY_NS);
 		return false;
 	}
@@ -317,7 +355,7 @@ static bool check(struct watch *w, struct watch_file *f, enum why why)
 	util_mutex_lock(&f->lock);
 	set(f->kicked, false);
 	while (round < ROUNDS && look(w, f, why)) {
-		why = why == BY_SETUP ? BY_REQUEST : why;
+		why = why == BY_THREAD ? why : BY_REQUEST;
 		round++;
 	}
 	util_mutex_unlock(&f->lock);
@@ -409,12 +447,25 @@ bool watch_must_settle(struct watch *w, struct dm_file_key key)
 	return yes;
 }
 
+/* What a truncation under way leaves is not known before it is over. */
+static void wait_over(struct watch *w, struct watch_file *f)
+{
+	uint64_t deadline = util_now_ns() + OVER_NS;
+	bool in_time = true;
+
+	util_mutex_lock(&f->lock);
+	while (get(f->announced_size) != NOT_ANNOUNCED && !get(w->stop) && in_time)
+		in_time = util_cond_wait_until(&f->over, &f->lock, deadline);
+	util_mutex_unlock(&f->lock);
+}
+
 void watch_settle(struct watch *w, struct dm_file_key key)
 {
 	struct watch_file *f = find(w, key);
 
 	if (!f)
 		return;
+	wait_over(w, f);
 	check(w, f, BY_REQUEST);
 	unref(f);
 }
@@ -436,6 +487,20 @@ void watch_mapped(struct watch *w, struct dm_file_key key, uint64_t file_offset,
 }
 
 /* --- the provider's part --- */
+
+static bool is_inode(const struct watch_file *f, uint64_t dev, uint64_t ino)
+{
+	return f->dev == dev && f->ino == ino;
+}
+
+static void hold_refused(struct watch *w, int err)
+{
+	add(w->stats.hold_errors, 1);
+	util_log_once(
+		"truncation watch: truncations of a mapped file cannot be held (%s): they are "
+		"noticed afterwards",
+		g_strerror(-err));
+}
 
 static void mark(struct watch *w, struct watch_file *f) UTIL_REQUIRES(w->lock)
 {
@@ -460,18 +525,39 @@ static void mark(struct watch *w, struct watch_file *f) UTIL_REQUIRES(w->lock)
 			      err == -ENOSPC ? ": fs.fanotify.max_user_marks" : "");
 }
 
+static void ask_for_holds(struct watch *w, struct watch_file *f) UTIL_REQUIRES(w->lock)
+{
+	int err;
+
+	if (!w->config.hold || f->fd < 0)
+		return;
+	err = hold_watch(w->config.hold, f->fd);
+	f->hold_asked = !err;
+	if (err)
+		hold_refused(w, err);
+}
+
 void watch_open(struct watch *w, struct dm_file_key key, int fd)
 {
 	struct watch_file *f = g_new0(struct watch_file, 1);
+	struct stat st;
 	uint64_t size;
 
 	f->key = key;
 	f->refs = 1;
 	f->blank_from = NO_BLANK;
+	f->announced_size = NOT_ANNOUNCED;
+	f->announced = g_array_new(FALSE, FALSE, sizeof(struct announced));
+	util_cond_init(&f->over);
 	util_mutex_init(&f->lock);
 	f->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (f->fd >= 0 && fstat(f->fd, &st) == 0) {
+		f->dev = st.st_dev;
+		f->ino = st.st_ino;
+	}
 	util_mutex_lock(&w->lock);
 	mark(w, f);
+	ask_for_holds(w, f);
 	g_ptr_array_add(w->files, f);
 	util_mutex_unlock(&w->lock);
 	/* After the mark: from this size on nothing is missed. */
@@ -500,6 +586,22 @@ static void unmark(struct watch *w, struct watch_file *f) UTIL_REQUIRES(w->lock)
 	watch_fan_remove(w->fan, f->fd);
 }
 
+/* As unmark(). */
+static void end_holds(struct watch *w, struct watch_file *f) UTIL_REQUIRES(w->lock)
+{
+	if (!f->hold_asked)
+		return;
+	if (f->held)
+		add(w->stats.guarded, (uint64_t)-1);
+	for (unsigned int i = 0; i < w->files->len; i++) {
+		const struct watch_file *other = g_ptr_array_index(w->files, i);
+
+		if (other->hold_asked && is_inode(other, f->dev, f->ino))
+			return;
+	}
+	hold_unwatch(w->config.hold, f->fd);
+}
+
 void watch_close(struct watch *w, struct dm_file_key key)
 {
 	struct watch_file *f;
@@ -515,6 +617,7 @@ void watch_close(struct watch *w, struct dm_file_key key)
 	util_mutex_lock(&w->lock);
 	g_ptr_array_remove_fast(w->files, f);
 	unmark(w, f);
+	end_holds(w, f);
 	util_mutex_unlock(&w->lock);
 	/* A check may be under way, even in this thread. */
 	if (__atomic_exchange_n(&f->truncated, GONE, __ATOMIC_SEQ_CST) == TRUNCATED)
@@ -538,7 +641,7 @@ int watch_zeros(uint64_t len)
 	return fd;
 }
 
-/* --- the thread --- */
+/* --- truncations that are held; in the thread --- */
 
 struct pick {
 	struct watch *w;
@@ -583,6 +686,134 @@ static bool check_picked(struct pick *p)
 	return did;
 }
 
+/* The guard holds truncations of the file from now on. */
+static void set_held(struct watch *w, uint64_t dev, uint64_t ino)
+{
+	util_mutex_lock(&w->lock);
+	for (unsigned int i = 0; i < w->files->len; i++) {
+		struct watch_file *f = g_ptr_array_index(w->files, i);
+
+		if (!f->hold_asked || f->held || !is_inode(f, dev, ino))
+			continue;
+		f->held = true;
+		add(w->stats.guarded, 1);
+	}
+	util_mutex_unlock(&w->lock);
+}
+
+static void pick_inode(struct pick *p, uint64_t dev, uint64_t ino)
+{
+	util_mutex_lock(&p->w->lock);
+	for (unsigned int i = 0; i < p->w->files->len; i++) {
+		struct watch_file *f = g_ptr_array_index(p->w->files, i);
+
+		if (is_inode(f, dev, ino) && try_ref(f))
+			g_ptr_array_add(p->files, f);
+	}
+	util_mutex_unlock(&p->w->lock);
+}
+
+/* Under f->lock. */
+static void announce(struct watch_file *f, const struct announced *a)
+{
+	uint64_t least = NOT_ANNOUNCED;
+
+	if (a)
+		g_array_append_val(f->announced, *a);
+	for (unsigned int i = 0; i < f->announced->len; i++)
+		least = MIN(least, g_array_index(f->announced, struct announced, i).length);
+	set(f->announced_size, least);
+	if (least == NOT_ANNOUNCED)
+		util_cond_broadcast(&f->over);
+}
+
+static void on_asked(struct pick *p, const struct hold_event *e)
+{
+	const struct announced a = {e->id, e->length};
+	uint64_t blanked = get(p->w->stats.blanked);
+
+	add(p->w->stats.held, 1);
+	pick_inode(p, e->dev, e->ino);
+	for (unsigned int i = 0; i < p->files->len; i++) {
+		struct watch_file *f = g_ptr_array_index(p->files, i);
+
+		util_mutex_lock(&f->lock);
+		announce(f, &a);
+		util_mutex_unlock(&f->lock);
+		check(p->w, f, BY_HOLD);
+		unref(f);
+	}
+	g_ptr_array_set_size(p->files, 0);
+	hold_done(p->w->config.hold, e->id, get(p->w->stats.blanked) == blanked ? 0 : GRACE_MS);
+}
+
+/* @id 0: all, of all files that were picked. */
+static void forget_announced(struct pick *p, uint64_t id)
+{
+	for (unsigned int i = 0; i < p->files->len; i++) {
+		struct watch_file *f = g_ptr_array_index(p->files, i);
+
+		util_mutex_lock(&f->lock);
+		for (unsigned int k = f->announced->len; k-- > 0;)
+			if (!id || g_array_index(f->announced, struct announced, k).id == id)
+				g_array_remove_index_fast(f->announced, k);
+		announce(f, NULL);
+		util_mutex_unlock(&f->lock);
+	}
+}
+
+static void on_guard_death(struct pick *p)
+{
+	g_warning("the guard of truncations has died: those of mapped files on the host are "
+		  "noticed afterwards from now on");
+	pick_if(p, NULL, false);
+	forget_announced(p, 0);
+	util_mutex_lock(&p->w->lock);
+	for (unsigned int i = 0; i < p->files->len; i++)
+		((struct watch_file *)g_ptr_array_index(p->files, i))->held = false;
+	util_mutex_unlock(&p->w->lock);
+	set(p->w->stats.guarded, 0);
+	check_picked(p);
+}
+
+/* False when there will be no more. */
+static bool take_holds(struct pick *p)
+{
+	struct hold_event e;
+
+	while (!get(p->w->stop) && hold_next(p->w->config.hold, &e)) {
+		switch (e.kind) {
+		case HOLD_WATCHED:
+			set_held(p->w, e.dev, e.ino);
+			break;
+		case HOLD_REFUSED:
+			hold_refused(p->w, e.err);
+			break;
+		case HOLD_ASKED:
+			on_asked(p, &e);
+			break;
+		case HOLD_LATE:
+			add(p->w->stats.late, 1);
+			util_log_once(
+				"a truncation of a mapped file on the host went on before "
+				"all its mappings were replaced: it is held for %u ms at most",
+				HOLD_BOUND_MS);
+			break;
+		case HOLD_OVER:
+			pick_inode(p, e.dev, e.ino);
+			forget_announced(p, e.id);
+			check_picked(p);
+			break;
+		case HOLD_DEAD:
+			on_guard_death(p);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* --- the thread --- */
+
 static void *watch_thread(void *arg)
 {
 	struct watch *w = arg;
@@ -590,6 +821,7 @@ static void *watch_thread(void *arg)
 	struct pollfd fds[] = {
 		{.fd = w->wake, .events = POLLIN},
 		{.fd = w->config.other_fd, .events = POLLIN},
+		{.fd = w->config.hold ? hold_event_fd(w->config.hold) : -1, .events = POLLIN},
 		{.fd = w->fan, .events = POLLIN},
 	};
 	bool nap = false;
@@ -599,7 +831,7 @@ static void *watch_thread(void *arg)
 		w->config.thread_start(w->config.ctx);
 	while (!get(w->stop)) {
 		/* One that is negative is passed over; napping, so is the last. */
-		if (poll(fds, nap ? 2 : 3, nap ? NAP_MS : -1) < 0 && errno != EINTR)
+		if (poll(fds, nap ? 3 : 4, nap ? NAP_MS : -1) < 0 && errno != EINTR)
 			break;
 		nap = false;
 		if (fds[0].revents && read(w->wake, &n, sizeof(n)) == sizeof(n)) {
@@ -610,9 +842,12 @@ static void *watch_thread(void *arg)
 			fds[1].fd = -1;
 			w->config.other(w->config.ctx);
 		}
-		if (fds[2].revents && watch_fan_read(w->fan, on_change, &p))
+		if (fds[2].revents && !take_holds(&p))
+			fds[2].fd = -1;
+		if (fds[3].revents && watch_fan_read(w->fan, on_change, &p))
 			nap = !check_picked(&p);
-		fds[0].revents = fds[1].revents = fds[2].revents = 0;
+		for (unsigned int i = 0; i < G_N_ELEMENTS(fds); i++)
+			fds[i].revents = 0;
 	}
 	g_ptr_array_unref(p.files);
 	return NULL;
@@ -645,6 +880,22 @@ void watch_start(struct watch *w, struct dm_table *table)
 	w->thread = g_thread_new("watch", watch_thread, w);
 }
 
+static void wake_waiters(struct watch *w)
+{
+	struct pick p = {w, g_ptr_array_new()};
+
+	pick_if(&p, NULL, false);
+	for (unsigned int i = 0; i < p.files->len; i++) {
+		struct watch_file *f = g_ptr_array_index(p.files, i);
+
+		util_mutex_lock(&f->lock);
+		util_cond_broadcast(&f->over);
+		util_mutex_unlock(&f->lock);
+		unref(f);
+	}
+	g_ptr_array_unref(p.files);
+}
+
 void watch_stop(struct watch *w)
 {
 	uint64_t one = 1;
@@ -652,6 +903,7 @@ void watch_stop(struct watch *w)
 	if (!w || !w->thread)
 		return;
 	set(w->stop, true);
+	wake_waiters(w);
 	while (write(w->wake, &one, sizeof(one)) < 0 && errno == EINTR)
 		continue;
 	g_thread_join(g_steal_pointer(&w->thread));

@@ -16,6 +16,7 @@
 #include <daxmap/file.h>
 
 struct dm_table;
+struct hold;
 struct watch;
 struct watch_file;
 
@@ -24,10 +25,13 @@ struct watch_file;
  * @size_checks_only: no fanotify
  * @other_fd: polled too, for the owner's sake; -1: nothing. When it becomes readable or hangs up,
  *            @other is called once and the descriptor is left alone from then on
+ * @hold: stops truncations until they have been seen to; borrowed, as long as the watch lives;
+ *        NULL: they are noticed afterwards
  * @thread_start: first thing in the watching thread; may be NULL
  */
 struct watch_config {
 	bool size_checks_only;
+	struct hold *hold;
 	int other_fd;
 	void (*other)(void *ctx);
 	void (*thread_start)(void *ctx);
@@ -103,6 +107,11 @@ void watch_mapped(struct watch *w, struct dm_file_key key, uint64_t file_offset,
 	X(blanked, "ranges replaced by zeros") \
 	X(restored, "of those, ranges that show the file again") \
 	X(left, "ranges behind the end that could not be replaced: touched, they kill the VMM") \
+	X(guarded, "gauge: mapped files whose truncations on the host are held until they fit") \
+	X(hold_errors, "files whose truncations cannot be") \
+	X(held, "truncations that were") \
+	X(late, "of those, let go before all was replaced") \
+	X(torn, "ranges with the end inside that were unmapped for a moment: zeros in the place of bytes") \
 	X(failed, "ranges that should show the file again and do not") \
 	X(holes, "ranges lost by the VMM while they were replaced")
 /* clang-format on */

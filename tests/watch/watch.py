@@ -113,7 +113,7 @@ def check_metrics(a, b, work):
           'the metrics socket answers GET /metrics', head)
     point(oct(os.stat(a.metrics).st_mode & 0o777) == '0o600', 'the metrics socket is its owner\'s')
     code, text, err = ctl('metrics', '--control-path', a.control)
-    same = re.compile(r'^daxmapd_(uptime|process|fuse|dax|fs|shim)_.*\n', re.M)
+    same = re.compile(r'^daxmapd_(uptime|process|fuse|dax|fs|shim|watch)_.*\n', re.M)
     point(code == 0 and same.sub('', text) == same.sub('', body)
           and re.findall(r'^[#].*', text, re.M) == re.findall(r'^[#].*', body, re.M),
           'daxmapctl metrics prints the same', err)
