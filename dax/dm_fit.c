@@ -16,7 +16,8 @@
  * One exception, only if the caller asks for it (DM_FIT_TEAR), as there a driver that cannot split
  * leaves nothing but the death of the VMM: the range is *torn*, that is unmapped and mapped again
  * as two, in one batch. Between these operations the owner reads zeros where the file has bytes,
- * and what it stored there would be lost; so nothing is torn that a setup has asked to write.
+ * and what it stored there would be lost; so nothing is torn that a setup has asked to write. (A
+ * blank range with the end inside loses nothing by it, and is torn in any case.)
  *
  * Only LIVE ranges are looked at. Nobody touches what lingers, and a setup does not revive a blank
  * range, but maps over it; one that is live it keeps, whose owner may go on using it if the setup
@@ -42,6 +43,7 @@ enum outcome {
 /*
  * One range that is to be replaced.
  * @blank: what it becomes
+ * @was_blank: what it is
  * @tear: 0, or where in the window it is torn: what lies in front stays the file's
  * @head: what became of that
  */
@@ -49,6 +51,7 @@ struct swap {
 	struct dm_core *c;
 	struct dm_range *r;
 	bool blank;
+	bool was_blank;
 	uint64_t tear;
 	enum outcome head;
 	int err;
@@ -167,7 +170,7 @@ static enum outcome run_swap(struct swap *s)
 		s->err = -EBUSY;
 		return FIT_SAME;
 	}
-	if (s->blank) {
+	if (s->blank || s->tear) {
 		zeros = make_zeros(s);
 		if (zeros < 0) {
 			s->err = zeros;
@@ -209,6 +212,7 @@ static void commit_torn_locked(struct swap *s, enum outcome tail, struct dm_rang
 {
 	struct dm_range *pieces[3];
 
+	s->blank = true;
 	dm_range_cut_locked(s->c, s->r, s->tear, dm_range_end(s->r), pieces);
 	dm_range_unref(s->r);
 	s->r = pieces[1];
@@ -218,6 +222,9 @@ static void commit_torn_locked(struct swap *s, enum outcome tail, struct dm_rang
 		*gone = pieces[0];
 		dm_range_close_locked(pieces[0]);
 		drop_locked(s->c, pieces[0]);
+	} else if (s->was_blank) {
+		__atomic_store_n(&pieces[0]->blank, false, __ATOMIC_RELAXED);
+		dm_count(s->c, DM_C_unblanked, 1);
 	}
 	commit_locked(s, tail);
 }
@@ -234,7 +241,9 @@ static void count_outcome(const struct swap *s, enum outcome o, struct dm_fitted
 		out->left++;
 	else
 		out->failed++;
-	if (s->tear && o != FIT_SAME)
+	if (s->tear && o != FIT_SAME && s->was_blank)
+		out->restored += s->head != FIT_HOLE;
+	else if (s->tear && o != FIT_SAME)
 		out->torn++;
 	if (s->head == FIT_HOLE)
 		out->holes++;
@@ -247,11 +256,12 @@ static void count_outcome(const struct swap *s, enum outcome o, struct dm_fitted
 }
 
 /* A range with the end inside, of a driver that cannot split. */
-static bool may_tear(struct dm_core *c, const struct dm_range *r)
+static bool may_tear(struct dm_core *c, const struct dm_range *r, unsigned int how)
 {
-	return !dm_can(c, DM_WINDOW_OVERLAY) && !dm_can(c, DM_WINDOW_SPLIT) && !r->blank &&
-	       !r->owned && (!r->asked_write || DM_MUTATE(34)) &&
-	       dm_budget_reserve(c, 1, c->budget.limit);
+	bool harmless = r->blank || ((how & DM_FIT_TEAR) && (!r->asked_write || DM_MUTATE(34)));
+
+	return !dm_can(c, DM_WINDOW_OVERLAY) && !dm_can(c, DM_WINDOW_SPLIT) && harmless &&
+	       !r->owned && dm_budget_reserve(c, 1, c->budget.limit);
 }
 
 /*
@@ -288,7 +298,7 @@ static struct dm_range *choose_locked(struct dm_core *c, struct dm_range *r, uin
 	}
 	if (DM_MUTATE(30))
 		return r;
-	if ((how & DM_FIT_TEAR) && may_tear(c, r)) {
+	if (may_tear(c, r, how)) {
 		*tear_at = cut;
 		return r;
 	}
@@ -322,7 +332,8 @@ static bool fit_range(struct dm_core *c, struct dm_range *r, uint64_t end, unsig
 	if (r->state == DM_LIVE)
 		s.r = choose_locked(c, r, end, how, &s.tear, out);
 	if (s.r) {
-		s.blank = !s.r->blank;
+		s.was_blank = s.r->blank;
+		s.blank = !s.was_blank;
 		dm_range_ref(s.r);
 		dm_range_close_locked(s.r);
 		dm_stripes_unlock(c, cl.mask);

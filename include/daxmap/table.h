@@ -161,7 +161,7 @@ struct dm_fitted {
  * @DM_FIT_BLANK: replace by zeros what lies behind the end, whole pages only
  * @DM_FIT_TEAR: also where the end lies inside of a range that the driver cannot split, and that
  *               no setup has asked to write: its bytes in front of the end, too, read as zeros for
- *               a moment
+ *               a moment. (A blank range is taken apart so in any case: there is nothing to lose)
  */
 enum dm_fit_flags {
 	DM_FIT_BLANK = 1u << 0,

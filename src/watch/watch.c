@@ -322,7 +322,7 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 	uint64_t old = get(f->size), size;
 	struct dm_fitted out;
 	bool shrank, ours, must = why == BY_SETUP || why == BY_HOLD;
-	unsigned int how = why == BY_HOLD ? DM_FIT_BLANK | DM_FIT_TEAR : 0;
+	unsigned int how = why == BY_HOLD ? DM_FIT_BLANK : 0;
 
 	if (!size_of(w, f, &size))
 		return false;
@@ -338,6 +338,8 @@ static bool look(struct watch *w, struct watch_file *f, enum why why)
 		return false;
 	if ((get(f->truncated) != NEVER || must) && !ours)
 		how |= DM_FIT_BLANK;
+	if (get(f->announced_size) != NOT_ANNOUNCED)
+		how |= DM_FIT_TEAR;
 	if (!fit(w, f, size, how, &out)) {
 		set(f->retry_ns, util_now_ns() + RETRY_NS);
 		return false;

@@ -172,12 +172,17 @@ static void shorten(struct raw *r, int fd, unsigned int how, uint64_t to)
 	}
 }
 
-/* The host writes the file anew; the guest has been told. */
-static void refill(struct raw *r, int fd, const void *bytes, uint64_t node)
+/* The host writes the file anew. */
+static void refill(int fd, const void *bytes)
+{
+	g_assert_cmpint(pwrite(fd, bytes, SIZE, 0), ==, SIZE);
+}
+
+/* The guest has been told. */
+static void wait_told(struct raw *r, uint64_t node)
 {
 	struct fuse_attr a;
 
-	g_assert_cmpint(pwrite(fd, bytes, SIZE, 0), ==, SIZE);
 	do
 		raw_assert_ok(guest_fuse_getattr(r->fuse, node, &a));
 	while (a.size < SIZE);
@@ -204,8 +209,11 @@ static void truncate_often(const struct guest_config *c, const char *args, unsig
 	start_cpu(&cpu, r);
 	for (unsigned int i = 0; i < times; i++) {
 		shorten(r, fd, i, to[i % G_N_ELEMENTS(to)]);
-		refill(r, fd, bytes, node);
+		refill(fd, bytes);
+		if (i % 5 < 2) /* else ranges may still show zeros when the next one comes */
+			wait_told(r, node);
 	}
+	wait_told(r, node);
 	stop_cpu(&cpu);
 	g_assert_true(raw_check_bytes(window(r), 0, SIZE, SEED));
 	g_assert_cmpint(raw_stat(r, "watch.held"), ==, times);
@@ -222,13 +230,13 @@ static void truncate_often(const struct guest_config *c, const char *args, unsig
 
 static void test_often(void)
 {
-	truncate_often(NULL, NULL, g_test_slow() ? 1000 : 48);
+	truncate_often(NULL, NULL, g_test_slow() ? 1000 : 24);
 }
 
 /* A VMM that overlays: never a moment without the file's bytes. */
 static void test_overlay(void)
 {
-	truncate_often(&fs_map, "--window-dialect=fs_map", g_test_slow() ? 1000 : 24);
+	truncate_often(&fs_map, "--window-dialect=fs_map", g_test_slow() ? 1000 : 8);
 }
 
 /* What the guest may be storing to is not taken away, not for a moment: left, as before. */
@@ -332,10 +340,10 @@ static void test_stuck_vmm(void)
 	shorten(r, -1, 0, RAW_SLOT);
 	g_assert_cmpint(raw_stat(r, "watch.held"), ==, 1);
 	g_assert_cmpint(raw_stat(r, "watch.blanked"), ==, 0);
-	shorten(r, -1, 0, PAGE);
+	shorten(r, -1, 0, 0);
 	guest_window_hold(r->window, false);
 	g_assert_cmpint(raw_wait_stat(r, "watch.late", 2), ==, 2);
-	g_assert_cmpint(raw_wait_stat(r, "watch.blanked", 3), ==, 3);
+	g_assert_cmpint(raw_wait_stat(r, "watch.blanked", SLOTS), ==, SLOTS);
 	g_assert_true(raw_wait_log(r, "went on before all its mappings were replaced", 1));
 	raw_stop(r);
 }
