@@ -44,7 +44,7 @@ window() {
 	echo "# daemon before: $before"
 	guest "window $size $*" --socket "$daemon_sock" --share "$share" --device dax --qemu 11 \
 		--kernel "$kernel" --mount-opts "$opts" --timeout 700 --hook "$guest_dir/hook" \
-		--add "$work/MD5SUMS" --add "$work/ODDSUMS" --add "$work/guestio" -c ". /kit/steps.sh
+		--add "$work/MD5SUMS" --add "$work/ODDSUMS" --add "$work/guestio" --add "$work/cutread" -c ". /kit/steps.sh
 		$script"
 	echo "# daemon after: $(daemon_state)"
 	no_counters "window $size $*: no mapping, handle or node is left in the daemon's counters"
@@ -82,6 +82,7 @@ middle_window() {
 		timed step_fio randrw mmap 4 4M
 		timed step_coherence coherent
 		timed step_coherence_dax coherent
+		timed step_truncate 10
 		check "mount with dax=inode" remount_share dax=inode
 		timed step_md5 /kit/MD5SUMS dax=inode
 		timed step_md5 /kit/ODDSUMS dax=inode
@@ -158,6 +159,7 @@ budget() {
 body() {
 	local what
 	build_guestio || return
+	build_guest_program cutread || return
 	make_share
 	(($#)) || set -- 64M 512M 1G inode budget
 	for what; do

@@ -85,6 +85,16 @@ step_coherence_dax() {
 		/kit/guestio watch "$1" 2M 64K 0x77 sh -c "$host_step" - fill "$1" 2M 64K 0x77
 }
 
+# step_truncate TIMES: the host truncates a mapped file, which is read all the time; t_truncate.sh
+step_truncate() {
+	host cutheld || { skip "the host truncates a mapped file" "truncations are not held here"; return; }
+	local n
+	n=$(host cutmake) || return
+	check "the host truncates a file $1 times that is read through its mapping" \
+		/kit/cutread "cut/$n" 0 8388608 -1 500 sh -c ". /kit/lib.sh; host cutloop $1"
+	rm -rf cut
+}
+
 # step_window MIB [OPTION]: the guest has found a window of this size and mounted with it
 step_window() {
 	same "the window's size in MiB" "$1" "$(dmesg | sed -n \
