@@ -762,6 +762,7 @@ static void test_leave_pending(void)
 	struct raw *r = start(NULL, NULL);
 	struct guest_req *q = guest_req_get(r->fuse);
 	uint64_t node;
+	int err;
 
 	raw_make_file(r, "f", 2 * RAW_SLOT, 1);
 	node = raw_node(r, "f");
@@ -771,7 +772,10 @@ static void test_leave_pending(void)
 	raw_assert_ok(guest_req_submit(q));
 	g_assert_true(guest_window_wait_pending(r->window, 1, RAW_TIMEOUT));
 	guest_frontend_disconnect(r->fe);
-	g_assert_cmpint(guest_req_wait_for(q, RAW_TIMEOUT), ==, -ENOTCONN);
+	/* that the map has failed may still be answered before the rings stop: never a success */
+	err = guest_req_wait_for(q, RAW_TIMEOUT);
+	if (err != -EIO)
+		g_assert_cmpint(err, ==, -ENOTCONN);
 	guest_req_put(q);
 	raw_stop(r);
 }
