@@ -20,8 +20,8 @@
  * read. A pin that fails counts up and down again; who saw it is woken, and looks once more.
  *
  * A cell that was never pinned is closed without the barrier: the first pin sets USED and the
- * closer CLOSED in the same word, atomically, and so they see each other anyway. In the host's
- *seat, where pins are rare, a remove thus costs no system call.
+ * closer CLOSED in the same word, atomically, and so they see each other anyway. In the host's seat,
+ * where pins are rare, a remove thus costs no system call.
  *
  * Cells lie in chunks: a row of states, then one of counts for each shard, so that no two threads
  * write to one cache line. Rows that no thread uses are never touched, and take no memory. Chunks
