@@ -407,6 +407,7 @@ static void test_daemon_dies(void)
 	pthread_join(thread, NULL);
 	guest_window_hold(r->window, false);
 	raw_wait_exit(r);
+	raw_stop(r);
 }
 
 int main(int argc, char **argv)
