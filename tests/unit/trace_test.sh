@@ -51,7 +51,7 @@ answers_or_dead() { answers || ! kill -0 "$pid" 2>/dev/null; }
 end() { kill -TERM "$pid"; wait "$pid"; }
 
 load() {
-	"$DAXMAP_LOAD" --socket-path "$work/s" --rw randread --engine dax --size 16M --ops 300 "$@"
+	"$DAXMAP_LOAD" --socket-path "$work/s" --rw randread --engine dax --admission always --size 16M --ops 300 "$@"
 }
 trace() { "$DAXMAPCTL" trace "$@"; }
 control() { local cmd=$1; shift; trace "$cmd" --control-path "$work/c" "$@"; }
