@@ -29,7 +29,7 @@ struct fuse_session;
  *        where FUSE sends none (FORGET)
  * @parked: tells the transport that the request waits for the VMM's back-end channel, or for
  *          something else that may never come (a file lock)
- * * @may_block: says that what comes next may block, though it should not; false: better not here.
+ * @may_block: says that what comes next may block, though it should not; false: better not here.
  *             Called in the thread that called fuse_session_handle(), if at all, and inside that.
  *             From there to @done or @parked or the return another thread may call
  *             fuse_session_handle() and fuse_session_flush() for the same queue. NULL: nobody would
