@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "util_fd.h"
+#include "util_sock.h"
 
 #define ANSWER_MAX (16u << 20)
 #define PATIENCE_S 10
@@ -81,38 +82,14 @@ static gboolean broken(struct ctl_client *c, GError **error, const char *what)
 	return FALSE;
 }
 
-/* One piece of the text; the descriptor, if any, goes with it. */
-static ssize_t send_piece(int sock, const char *text, size_t len, int fd)
-{
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {(char *)text, len};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *h = &control.align;
-
-		m.msg_control = control.buf;
-		m.msg_controllen = sizeof(control.buf);
-		h->cmsg_level = SOL_SOCKET;
-		h->cmsg_type = SCM_RIGHTS;
-		h->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(h), &fd, sizeof(fd));
-	}
-	return sendmsg(sock, &m, MSG_NOSIGNAL);
-}
-
+/* The descriptor, if any, goes with the first piece. */
 static gboolean send_all(struct ctl_client *c, const char *text, int fd, GError **error)
 {
 	size_t len = strlen(text);
 
 	while (len > 0) {
-		ssize_t n = send_piece(c->fd, text, len, fd);
+		ssize_t n = util_sock_send(c->fd, text, len, fd, 0);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n <= 0)
 			return broken(c, error, "has hung up");
 		text += n;

@@ -23,6 +23,7 @@
 
 #include "daemon_http.h"
 #include "util_fd.h"
+#include "util_sock.h"
 #include "util_lock.h"
 
 #define DEAF_MS 500
@@ -153,41 +154,18 @@ static void take_request(struct daemon_control *c, struct client *cl)
 	cl->answered = daemon_http_answer(cl->in, cl->out, c->config.metrics, c->config.ctx);
 }
 
-/* Of several the last one counts; none is left open. */
-static void take_descriptors(struct client *cl, struct msghdr *m)
-{
-	for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
-		size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			util_close(&cl->sent_fd);
-			memcpy(&cl->sent_fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-		}
-	}
-}
-
 static bool client_read(struct daemon_control *c, struct client *cl)
 {
 	char buf[1024];
-	union {
-		char buf[CMSG_SPACE(4 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = {buf, sizeof(buf)};
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n = recvmsg(cl->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fd;
+	ssize_t n = util_sock_recv(cl->fd, buf, sizeof(buf), &fd, NULL);
 
-	if (n >= 0)
-		take_descriptors(cl, &m);
+	if (fd >= 0) { /* of several the last one counts */
+		util_close(&cl->sent_fd);
+		cl->sent_fd = fd;
+	}
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR;
+		return n == -EAGAIN;
 	if (n == 0)
 		return false;
 	cl->active_ns = util_now_ns();

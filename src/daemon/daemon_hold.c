@@ -4,31 +4,23 @@
 #include <fcntl.h>
 #include <gio/gio.h>
 
+#include "daemon_window.h"
 #include "util_fd.h"
 
 #undef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "hold"
-
-/* Truncations of what is never mapped need no holding. */
-static bool has_window(const struct daemon_config *c)
-{
-	return c->cache_size && (!c->readonly || c->dialect == DAEMON_DIALECT_FS_MAP);
-}
 
 bool daemon_hold_start(const struct daemon_config *c, struct hold **hold, GError **error)
 {
 	util_autofd share = open(c->shared_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const struct hold_config config = {
 		.share_fd = share,
-		.seccomp = (enum hold_seccomp)c->seccomp,
+		.seccomp = (enum sandbox_seccomp_mode)c->seccomp,
 	};
 	g_autofree char *why = NULL;
 
-	G_STATIC_ASSERT((int)HOLD_SECCOMP_LOG == (int)SANDBOX_SECCOMP_LOG &&
-			(int)HOLD_SECCOMP_TRAP == (int)SANDBOX_SECCOMP_TRAP &&
-			(int)HOLD_SECCOMP_NONE == (int)SANDBOX_SECCOMP_NONE);
 	*hold = NULL;
-	if (!has_window(c))
+	if (!daemon_window_offered(c)) /* what is never mapped needs no holding */
 		return true;
 	if (c->dax_hold == HOLD_OFF)
 		why = g_strdup("as asked");

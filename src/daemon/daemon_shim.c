@@ -33,16 +33,13 @@ bool daemon_shim_start(const struct daemon_config *c, struct shim **shim, GError
 	util_autofd share = open(c->shared_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const struct shim_config config = {
 		.share_fd = share,
-		.seccomp = (enum shim_seccomp)c->seccomp,
+		.seccomp = (enum sandbox_seccomp_mode)c->seccomp,
 		.died = helper_died,
 	};
 	const char *why = not_needed(c);
 	g_autofree char *line = NULL;
 	GError *failed = NULL;
 
-	G_STATIC_ASSERT((int)SHIM_SECCOMP_LOG == (int)SANDBOX_SECCOMP_LOG &&
-			(int)SHIM_SECCOMP_TRAP == (int)SANDBOX_SECCOMP_TRAP &&
-			(int)SHIM_SECCOMP_NONE == (int)SANDBOX_SECCOMP_NONE);
 	*shim = NULL;
 	if (why) {
 		g_debug("DAX size shim: off (%s)", why);

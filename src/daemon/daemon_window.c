@@ -4,6 +4,17 @@
 #include "window_fs_map.h"
 #include "window_shmem.h"
 
+static bool is_shmem(const struct daemon_config *c)
+{
+	return c->dialect == DAEMON_DIALECT_SHMEM;
+}
+
+bool daemon_window_offered(const struct daemon_config *c)
+{
+	/* QEMU maps writable whatever we ask for; daemon_options_warnings() has said it. */
+	return c->cache_size && !(c->readonly && is_shmem(c));
+}
+
 struct dm_window *daemon_window_new(const struct daemon_config *c)
 {
 	const struct window_shmem_config shmem = {
@@ -12,19 +23,9 @@ struct dm_window *daemon_window_new(const struct daemon_config *c)
 		.ack_slots = c->slots == DAEMON_SLOTS_ACK,
 	};
 
-	if (!c->cache_size)
+	if (!daemon_window_offered(c))
 		return NULL;
-	if (c->dialect == DAEMON_DIALECT_FS_MAP)
-		return window_fs_map_new(c->cache_size);
-	/* QEMU maps writable whatever we ask for; daemon_options_warnings() has said it. */
-	if (c->readonly)
-		return NULL;
-	return window_shmem_new(&shmem);
-}
-
-static bool is_shmem(const struct daemon_config *c)
-{
-	return c->dialect == DAEMON_DIALECT_SHMEM;
+	return is_shmem(c) ? window_shmem_new(&shmem) : window_fs_map_new(c->cache_size);
 }
 
 enum vhost_region_verdict daemon_window_region(const struct daemon_config *c, struct dm_window *w,

@@ -10,10 +10,11 @@
 #include "daemon_options.h"
 #include "vhost.h"
 
-/**
- * daemon_window_new() - NULL where no window is to be offered: it is off, or the share is
- * read-only and the dialect cannot write-protect.
- */
+/** daemon_window_offered() - no: it is off, or the share is read-only and the dialect cannot
+ * write-protect. */
+bool daemon_window_offered(const struct daemon_config *c);
+
+/** daemon_window_new() - NULL where none is to be offered. */
 struct dm_window *daemon_window_new(const struct daemon_config *c);
 
 /* Main thread; none waits. @w may be NULL. */

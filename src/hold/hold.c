@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "util_fd.h"
+#include "util_sock.h"
 
 struct hold {
 	int sock;
@@ -107,34 +107,14 @@ int hold_event_fd(const struct hold *h)
 	return h->sock;
 }
 
-/* syscalls: sendmsg */
 static int send_msg(struct hold *h, const struct hold_msg *msg, int fd)
 {
-	struct iovec iov = {(void *)msg, sizeof(*msg)};
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
 	if (atomic_load(&h->dead))
 		return -ENOTCONN;
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		mh.msg_control = control.buf;
-		mh.msg_controllen = sizeof(control.buf);
-		c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	do
-		n = sendmsg(h->sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	n = util_sock_send(h->sock, msg, sizeof(*msg), fd, MSG_DONTWAIT);
+	return n < 0 ? (int)n : 0;
 }
 
 int hold_watch(struct hold *h, int fd)

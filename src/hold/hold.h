@@ -15,6 +15,8 @@
 
 #include <glib.h>
 
+#include "sandbox.h"
+
 /** HOLD_BOUND_MS - a truncation is let go after this, whether we have answered or not */
 #define HOLD_BOUND_MS 1000
 
@@ -27,14 +29,6 @@ enum hold_want {
 	HOLD_ON,
 };
 
-/** enum hold_seccomp - what happens to a guard that makes a system call it has not declared */
-enum hold_seccomp {
-	HOLD_SECCOMP_KILL,
-	HOLD_SECCOMP_LOG,
-	HOLD_SECCOMP_TRAP,
-	HOLD_SECCOMP_NONE,
-};
-
 /**
  * struct hold_config - for hold_start()
  * @share_fd: the shared directory, an O_PATH descriptor will do; borrowed; -1: its file system is
@@ -43,7 +37,7 @@ enum hold_seccomp {
  */
 struct hold_config {
 	int share_fd;
-	enum hold_seccomp seccomp;
+	enum sandbox_seccomp_mode seccomp;
 };
 
 /**

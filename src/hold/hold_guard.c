@@ -36,18 +36,19 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fanotify.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "sandbox_helper.h"
+#include "util_fd.h"
+#include "util_sock.h"
 
 enum {
 	GUARD_SOCK = 3,
@@ -439,56 +440,24 @@ static void on_file(struct guard *g, const struct hold_msg *msg, int fd)
 	close_later(g, fd);
 }
 
-static int take_fd(struct guard *g, struct msghdr *mh)
-{
-	int fd = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		struct ucred cred;
-
-		if (c->cmsg_level != SOL_SOCKET)
-			continue;
-		if (c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(fd))) {
-			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-		} else if (c->cmsg_type == SCM_CREDENTIALS) {
-			memcpy(&cred, CMSG_DATA(c), sizeof(cred));
-			g->daemon = cred.pid;
-		}
-	}
-	return fd;
-}
-
 /* Reads all messages that are there; false at the end of the daemon. */
 /* hold-syscalls: recvmsg */
 static bool drain_socket(struct guard *g)
 {
 	for (;;) {
 		struct hold_msg msg;
-		struct iovec iov = {&msg, sizeof(msg)};
-		union {
-			struct cmsghdr align;
-			char buf[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
-		} control;
-		struct msghdr mh = {.msg_iov = &iov,
-				    .msg_iovlen = 1,
-				    .msg_control = control.buf,
-				    .msg_controllen = sizeof(control.buf)};
-		ssize_t n = recvmsg(GUARD_SOCK, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		int fd;
+		ssize_t n = util_sock_recv(GUARD_SOCK, &msg, sizeof(msg), &fd, &g->daemon);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0)
-			return errno == EAGAIN;
+			return n == -EAGAIN;
 		if (n == 0)
 			return false;
-		fd = take_fd(g, &mh);
 		if (n == sizeof(msg) && msg.op == HOLD_OP_DONE)
 			on_done(g, &msg);
 		else if (n == sizeof(msg) && (msg.op == HOLD_OP_WATCH || msg.op == HOLD_OP_UNWATCH))
-			on_file(g, &msg, fd);
-		else if (fd >= 0)
-			close(fd);
+			on_file(g, &msg, util_steal_fd(&fd));
+		util_close(&fd);
 	}
 }
 
@@ -622,27 +591,6 @@ static void move_fds(int sock, int share)
 		_exit(3);
 }
 
-/* The terminal's signals are the daemon's to act on: we go when it has gone. */
-static void settle(pid_t parent)
-{
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-	struct rlimit nofile;
-
-	for (unsigned int i = 0; i < G_N_ELEMENTS(ignored); i++)
-		signal(ignored[i], SIG_IGN);
-	prctl(PR_SET_NAME, "daxmapd-hold");
-	prctl(PR_SET_DUMPABLE, 0);
-	if (getrlimit(RLIMIT_NOFILE, &nofile) == 0) {
-		nofile.rlim_cur = nofile.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &nofile);
-	}
-	if (chdir("/") < 0)
-		_exit(4);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(0);
-}
-
 /* Waits until it runs: what a new thread asks of the kernel need not be in the list. */
 static void start_closer(struct guard *g)
 {
@@ -663,13 +611,15 @@ static void start_closer(struct guard *g)
 }
 
 /* hold-syscalls: exit_group exit futex madvise munmap */
-void hold_guard_main(int sock, int share_fd, pid_t parent, enum hold_seccomp seccomp)
+void hold_guard_main(int sock, int share_fd, pid_t parent, enum sandbox_seccomp_mode seccomp)
 {
 	static struct guard g;
 	const struct hold_msg ready = {.op = HOLD_OP_READY};
 
 	move_fds(sock, share_fd);
-	settle(parent);
+	if (sandbox_helper_settle("daxmapd-hold") < 0)
+		_exit(4);
+	sandbox_helper_tie(parent);
 	g.page = (uint64_t)sysconf(_SC_PAGESIZE);
 	probe_share();
 	g.fan = new_group();
@@ -681,7 +631,7 @@ void hold_guard_main(int sock, int share_fd, pid_t parent, enum hold_seccomp sec
 		refuse(HOLD_STEP_FANOTIFY, errno);
 	if (hold_jail_caps() < 0)
 		refuse(HOLD_STEP_PROC, EPERM);
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of capabilities has cleared it */
+	sandbox_helper_tie(parent); /* again, as this was a change of capabilities */
 	probe_proc(&g, parent);
 	start_closer(&g);
 	if (hold_jail_seccomp(g.proc, seccomp) < 0)

@@ -55,7 +55,7 @@ enum hold_what {
 enum hold_what hold_parse_syscall(const char *text, uint64_t *length);
 
 /** hold_guard_main() - takes over the whole process. @share_fd: -1, or to be probed */
-void hold_guard_main(int sock, int share_fd, pid_t parent, enum hold_seccomp seccomp)
+void hold_guard_main(int sock, int share_fd, pid_t parent, enum sandbox_seccomp_mode seccomp)
 	__attribute__((noreturn));
 
 /* hold_jail.c */
@@ -63,6 +63,6 @@ void hold_guard_main(int sock, int share_fd, pid_t parent, enum hold_seccomp sec
 int hold_jail_caps(void);
 /** hold_jail_seccomp() - allows what the guard declares; @proc: of /proc, the only place where
  * anything may be opened, for reading */
-int hold_jail_seccomp(int proc, enum hold_seccomp action);
+int hold_jail_seccomp(int proc, enum sandbox_seccomp_mode mode);
 
 #endif

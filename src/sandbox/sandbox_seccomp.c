@@ -21,7 +21,7 @@
  * liburcu
  * syscalls: membarrier
  */
-#include "sandbox.h"
+#include "sandbox_priv.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -76,7 +76,7 @@ static void trapped(int sig, siginfo_t *info, void *ucontext)
 	_exit(128 + sig);
 }
 
-static uint32_t action_of(enum sandbox_seccomp_mode mode)
+uint32_t sandbox_seccomp_action(enum sandbox_seccomp_mode mode)
 {
 	switch (mode) {
 	case SANDBOX_SECCOMP_LOG:
@@ -127,7 +127,7 @@ bool sandbox_seccomp(enum sandbox_seccomp_mode mode, GError **error)
 
 		sigaction(SIGSYS, &sa, NULL);
 	}
-	ctx = seccomp_init(action_of(mode));
+	ctx = seccomp_init(sandbox_seccomp_action(mode));
 	if (!ctx) {
 		g_set_error(error, SANDBOX_ERROR, ENOMEM, "seccomp_init failed");
 		return false;

@@ -34,7 +34,6 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -42,6 +41,7 @@
 #include <unistd.h>
 
 #include "util_fd.h"
+#include "util_sock.h"
 
 struct shim {
 	int sock;
@@ -64,8 +64,8 @@ static bool start_failed(GError **error, const char *what)
 	return false;
 }
 
-static bool fork_helper(struct shim *s, const struct shim_mount *m, enum shim_seccomp seccomp,
-			GError **error)
+static bool fork_helper(struct shim *s, const struct shim_mount *m,
+			enum sandbox_seccomp_mode seccomp, GError **error)
 {
 	pid_t parent = getpid();
 	int pair[2];
@@ -171,32 +171,11 @@ static bool means_death(int err)
 	return err == EPIPE || err == ECONNRESET || err == ENOTCONN || err == ECONNABORTED;
 }
 
-/* syscalls: sendmsg */
-static int send_msg(struct shim *s, struct shim_msg *msg, int fd)
+static int send_msg(struct shim *s, const struct shim_msg *msg, int fd)
 {
-	struct iovec iov = {msg, sizeof(*msg)};
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t n;
+	ssize_t n = util_sock_send(s->sock, msg, sizeof(*msg), fd, 0);
 
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		mh.msg_control = control.buf;
-		mh.msg_controllen = sizeof(control.buf);
-		c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	do
-		n = sendmsg(s->sock, &mh, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	return n < 0 ? (int)n : 0;
 }
 
 /* Can @fd be served at all? Fills the file's identity. */

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sandbox.h"
+
 /** SHIM_SIZE - the size, in bytes, that every shim file reports; larger files are refused. */
 #define SHIM_SIZE (UINT64_C(1) << 40)
 
@@ -21,14 +23,6 @@ enum shim_want {
 	SHIM_OFF,
 	SHIM_AUTO,
 	SHIM_ON,
-};
-
-/** enum shim_seccomp - what happens to a helper that makes a system call it has not declared */
-enum shim_seccomp {
-	SHIM_SECCOMP_KILL,
-	SHIM_SECCOMP_LOG,
-	SHIM_SECCOMP_TRAP,
-	SHIM_SECCOMP_NONE,
 };
 
 enum shim_error {
@@ -54,7 +48,7 @@ GQuark shim_error_quark(void);
 struct shim_config {
 	int share_fd;
 	bool readonly;
-	enum shim_seccomp seccomp;
+	enum sandbox_seccomp_mode seccomp;
 	void (*died)(void *ctx);
 	void *ctx;
 };

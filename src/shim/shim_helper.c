@@ -35,18 +35,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "sandbox_helper.h"
 #include "shim_jobs.h"
 #include "shim_node.h"
+#include "util_fd.h"
+#include "util_sock.h"
 
 enum {
 	SHIM_FD_FUSE = 3,
@@ -225,59 +225,22 @@ static void handle_add(struct helper *h, const struct shim_msg *msg, int fd)
 	close_later(h, fd);
 }
 
-/* The one descriptor of a message; others are closed. */
-static int take_fd(struct msghdr *mh)
-{
-	int fd = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			int got;
-
-			memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof(got));
-			if (fd >= 0)
-				close(fd);
-			fd = got;
-		}
-	}
-	return fd;
-}
-
 /* Reads all messages that are there; false at the end of the daemon. */
 /* shim-syscalls: recvmsg */
 static bool drain_socket(struct helper *h)
 {
 	for (;;) {
 		struct shim_msg msg;
-		struct iovec iov = {&msg, sizeof(msg)};
-		union {
-			struct cmsghdr align;
-			char buf[CMSG_SPACE(sizeof(int))];
-		} control;
-		struct msghdr mh = {.msg_iov = &iov,
-				    .msg_iovlen = 1,
-				    .msg_control = control.buf,
-				    .msg_controllen = sizeof(control.buf)};
-		ssize_t n = recvmsg(SHIM_FD_SOCK, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		int fd;
+		ssize_t n = util_sock_recv(SHIM_FD_SOCK, &msg, sizeof(msg), &fd, NULL);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0)
-			return errno == EAGAIN;
+			return n == -EAGAIN;
 		if (n == 0)
 			return false;
-		fd = take_fd(&mh);
-		if ((size_t)n == sizeof(msg) && msg.op == SHIM_OP_ADD) {
-			handle_add(h, &msg, fd);
-			continue;
-		}
-		if (fd >= 0)
-			close(fd);
+		if ((size_t)n == sizeof(msg) && msg.op == SHIM_OP_ADD)
+			handle_add(h, &msg, util_steal_fd(&fd));
+		util_close(&fd);
 		if ((size_t)n == sizeof(msg) && msg.op == SHIM_OP_CANCEL)
 			shim_nodes_cancel(&h->nodes, msg.seq);
 	}
@@ -500,35 +463,16 @@ static void move_fds(int fuse, int sock)
 		_exit(3);
 }
 
-/* The terminal's signals are the daemon's to act on: we go when it has gone. */
-static void settle(pid_t parent)
-{
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-	struct rlimit nofile;
-
-	for (unsigned int i = 0; i < G_N_ELEMENTS(ignored); i++)
-		signal(ignored[i], SIG_IGN);
-	prctl(PR_SET_NAME, "daxmapd-shim");
-	prctl(PR_SET_DUMPABLE, 0);
-	if (getrlimit(RLIMIT_NOFILE, &nofile) == 0) {
-		nofile.rlim_cur = nofile.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &nofile);
-	}
-	if (chdir("/") < 0 || shim_jail_caps() < 0)
-		_exit(4);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(0);
-}
-
 /* shim-syscalls: exit_group exit */
 /* shim-syscalls: brk mmap mprotect munmap mremap madvise */
-void shim_helper_main(int fuse, int sock, pid_t parent, enum shim_seccomp seccomp)
+void shim_helper_main(int fuse, int sock, pid_t parent, enum sandbox_seccomp_mode seccomp)
 {
 	static struct helper h;
 
 	move_fds(fuse, sock);
-	settle(parent);
+	if (sandbox_helper_settle("daxmapd-shim") < 0 || shim_jail_caps() < 0)
+		_exit(4);
+	sandbox_helper_tie(parent);
 	shim_nodes_init(&h.nodes, node_destroy, &h);
 	if (shim_jobs_start(&h.reads, SHIM_READERS, run_job, &h) < 0 ||
 	    shim_jobs_start(&h.chores, 1, run_job, &h) < 0)

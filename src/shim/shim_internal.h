@@ -102,12 +102,12 @@ int shim_mnt_fd(const struct shim *shim);
 
 /** shim_helper_main() - serves @fuse and @sock until @sock's other end is closed. Takes over the
  * whole process. */
-void shim_helper_main(int fuse, int sock, pid_t parent, enum shim_seccomp seccomp)
+void shim_helper_main(int fuse, int sock, pid_t parent, enum sandbox_seccomp_mode seccomp)
 	__attribute__((noreturn));
 
 /** shim_jail_caps() - keeps CAP_SYS_ADMIN alone, for ever. Before threads are made. */
 int shim_jail_caps(void);
 /** shim_jail_seccomp() - allows what the helper declares, on all threads of the process. */
-int shim_jail_seccomp(int fuse, enum shim_seccomp action);
+int shim_jail_seccomp(int fuse, enum sandbox_seccomp_mode mode);
 
 #endif

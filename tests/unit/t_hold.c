@@ -42,7 +42,7 @@ static struct rig *rig_new(void)
 	g_autofree char *why = NULL;
 
 #ifdef DAXMAPD_SANITIZED
-	c.seccomp = HOLD_SECCOMP_NONE;
+	c.seccomp = SANDBOX_SECCOMP_NONE;
 #endif
 	g->dir = g_dir_make_tmp("t_hold-XXXXXX", NULL);
 	g->path = g_build_filename(g->dir, "f", NULL);
