@@ -4,12 +4,6 @@
 #include "ctl_size.h"
 #include "util_json.h"
 
-static void put_bool(JsonBuilder *b, const char *name, bool v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_boolean_value(b, v);
-}
-
 static void put_strings(JsonBuilder *b, const char *name, const GPtrArray *a)
 {
 	json_builder_set_member_name(b, name);
@@ -23,8 +17,7 @@ static void put_trace(JsonBuilder *b, const struct size_report *r)
 {
 	const struct size_totals *t = &r->totals;
 
-	json_builder_set_member_name(b, "trace");
-	json_builder_begin_object(b);
+	util_json_begin(b, "trace");
 	util_json_string(b, "seat", r->guest_seat ? "guest" : "host");
 	util_json_u64(b, "events", t->events);
 	util_json_double(b, "seconds", (double)(t->last_ns - t->first_ns) / 1e9);
@@ -50,8 +43,7 @@ static const char *source_name(enum size_cost_source s)
 
 static void put_costs(JsonBuilder *b, const struct size_report *r)
 {
-	json_builder_set_member_name(b, "costs");
-	json_builder_begin_object(b);
+	util_json_begin(b, "costs");
 	util_json_string(b, "map_source", source_name(r->map.source));
 	util_json_double(b, "map_us", r->map.base / 1000);
 	util_json_double(b, "map_us_per_live", r->map.slope / 1000);
@@ -59,9 +51,9 @@ static void put_costs(JsonBuilder *b, const struct size_report *r)
 	util_json_double(b, "setup_extra_us", r->extra_ns / 1000);
 	util_json_double(b, "maps_per_miss", r->maps_a_miss);
 	util_json_double(b, "hit_us", r->hit_ns / 1000);
-	put_bool(b, "hit_given", r->hit_given);
+	util_json_bool(b, "hit_given", r->hit_given);
 	util_json_double(b, "read_us", r->read_ns / 1000);
-	put_bool(b, "read_given", r->read_given);
+	util_json_bool(b, "read_given", r->read_given);
 	json_builder_end_object(b);
 }
 
@@ -71,7 +63,7 @@ static void put_row(JsonBuilder *b, const struct size_report *r, const struct si
 
 	json_builder_begin_object(b);
 	util_json_u64(b, "window", row->bytes);
-	put_bool(b, "recorded", row->recorded);
+	util_json_bool(b, "recorded", row->recorded);
 	util_json_double(b, "live", row->live);
 	util_json_double(b, "misses", row->misses);
 	util_json_double(b, "least", row->least);
@@ -113,7 +105,7 @@ static void put_files(JsonBuilder *b, const struct size_report *r)
 			util_json_double(b, "read_us",
 					 f->read_ns / (double)MAX(f->accesses, 1) / 1000);
 		}
-		put_bool(b, "better_off_without_dax", f->better_off);
+		util_json_bool(b, "better_off_without_dax", f->better_off);
 		json_builder_end_object(b);
 	}
 	json_builder_end_array(b);
@@ -123,8 +115,7 @@ static void put_answer(JsonBuilder *b, const struct size_report *r)
 {
 	int row = r->recommend;
 
-	json_builder_set_member_name(b, "recommended");
-	json_builder_begin_object(b);
+	util_json_begin(b, "recommended");
 	util_json_u64(b, "window", row >= 0 ? r->rows[row].bytes : 0);
 	util_json_u64(b, "window_with_all_files", r->choice >= 0 ? r->rows[r->choice].bytes : 0);
 	put_strings(b, "exclude", r->exclude);

@@ -6,6 +6,7 @@
 #include <daxmap/table.h>
 
 #include "daemon_policy.h"
+#include "util_json.h"
 
 static void take(void *ctx, const struct dm_file_info *f)
 {
@@ -21,12 +22,6 @@ static gint more_first(gconstpointer a, gconstpointer b)
 	return (x->file.lo > y->file.lo) - (x->file.lo < y->file.lo);
 }
 
-static void add(JsonBuilder *b, const char *name, uint64_t v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_int_value(b, (gint64)MIN(v, (uint64_t)G_MAXINT64));
-}
-
 static void add_path(JsonBuilder *b, const struct daemon_device *d, uint64_t node)
 {
 	g_autofree char *valid = NULL;
@@ -35,8 +30,7 @@ static void add_path(JsonBuilder *b, const struct daemon_device *d, uint64_t nod
 	if (fs_where(d->fs, node, path, sizeof(path)) < 0)
 		return;
 	valid = g_utf8_make_valid(path, -1);
-	json_builder_set_member_name(b, "path");
-	json_builder_add_string_value(b, valid);
+	util_json_string(b, "path", valid);
 }
 
 static void add_file(JsonBuilder *b, const struct daemon_device *d, const struct dm_file_info *f)
@@ -45,23 +39,22 @@ static void add_file(JsonBuilder *b, const struct daemon_device *d, const struct
 	struct policy_file id;
 
 	json_builder_begin_object(b);
-	add(b, "node", f->file.lo);
+	util_json_u64(b, "node", f->file.lo);
 	add_path(b, d, f->file.lo);
-	add(b, "ranges", f->ranges);
-	add(b, "bytes", f->bytes);
-	add(b, "live_bytes", f->live_bytes);
-	add(b, "pins", f->pins);
-	add(b, "setups", f->counts.setups);
-	add(b, "revived", f->counts.revived);
-	add(b, "removed", f->counts.removed);
-	add(b, "maps", f->counts.maps);
-	add(b, "map_ns", f->counts.map_ns);
+	util_json_u64(b, "ranges", f->ranges);
+	util_json_u64(b, "bytes", f->bytes);
+	util_json_u64(b, "live_bytes", f->live_bytes);
+	util_json_u64(b, "pins", f->pins);
+	util_json_u64(b, "setups", f->counts.setups);
+	util_json_u64(b, "revived", f->counts.revived);
+	util_json_u64(b, "removed", f->counts.removed);
+	util_json_u64(b, "maps", f->counts.maps);
+	util_json_u64(b, "map_ns", f->counts.map_ns);
 	if (daemon_policy_file_stats(d->policy, f->file.lo, &id, &s)) {
-		add(b, "dev", id.dev);
-		add(b, "ino", id.ino);
-		add(b, "refaults", s.refaults);
-		json_builder_set_member_name(b, "thrash");
-		json_builder_add_boolean_value(b, s.thrash);
+		util_json_u64(b, "dev", id.dev);
+		util_json_u64(b, "ino", id.ino);
+		util_json_u64(b, "refaults", s.refaults);
+		util_json_bool(b, "thrash", s.thrash);
 	}
 	json_builder_end_object(b);
 }
@@ -78,7 +71,7 @@ JsonNode *daemon_files_json(const struct daemon_device *d, JsonObject *request)
 	g_array_sort(files, more_first);
 	n = (guint)MIN((gint64)files->len, CLAMP(limit, 0, DAEMON_FILES_MAX));
 	json_builder_begin_object(b);
-	add(b, "total", files->len);
+	util_json_u64(b, "total", files->len);
 	json_builder_set_member_name(b, "files");
 	json_builder_begin_array(b);
 	for (guint i = 0; i < n; i++)

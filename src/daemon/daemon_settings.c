@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon_control.h"
+#include "util_json.h"
 
 #undef G_LOG_DOMAIN
 #define G_LOG_DOMAIN "settings"
@@ -99,8 +100,7 @@ static void add_text(JsonBuilder *b, const char *name, const char *v)
 {
 	g_autofree char *valid = g_utf8_make_valid(v, -1);
 
-	json_builder_set_member_name(b, name);
-	json_builder_add_string_value(b, valid);
+	util_json_string(b, name, valid);
 }
 
 static void add_setting(void *ctx, const char *name, const char *value, const char *allowed)
@@ -112,8 +112,7 @@ static void add_setting(void *ctx, const char *name, const char *value, const ch
 	add_text(b, "name", name);
 	add_text(b, "value", value);
 	add_text(b, "allowed", allowed);
-	json_builder_set_member_name(b, "changeable");
-	json_builder_add_boolean_value(b, !why);
+	util_json_bool(b, "changeable", !why);
 	if (why)
 		add_text(b, "why", why);
 	json_builder_end_object(b);

@@ -9,33 +9,10 @@
 
 #include "daemon_policy.h"
 #include "util_fd.h"
+#include "util_json.h"
 #include "util_lock.h"
 
 /* syscalls: openat getdents64 getpid */
-
-static void add_u64(JsonBuilder *b, const char *name, uint64_t v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_int_value(b, (gint64)MIN(v, (uint64_t)G_MAXINT64));
-}
-
-static void add_bool(JsonBuilder *b, const char *name, bool v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_boolean_value(b, v);
-}
-
-static void add_text(JsonBuilder *b, const char *name, const char *v)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_add_string_value(b, v);
-}
-
-static void begin(JsonBuilder *b, const char *name)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_begin_object(b);
-}
 
 uint64_t daemon_stats_entries(int dirfd, unsigned int own)
 {
@@ -58,25 +35,25 @@ uint64_t daemon_stats_entries(int dirfd, unsigned int own)
 
 static void add_process(JsonBuilder *b, int proc_self_fd, int proc_task_fd)
 {
-	begin(b, "process");
-	add_u64(b, "pid", (uint64_t)getpid());
+	util_json_begin(b, "process");
+	util_json_u64(b, "pid", (uint64_t)getpid());
 	if (proc_self_fd >= 0)
-		add_u64(b, "fds", daemon_stats_entries(proc_self_fd, 1));
+		util_json_u64(b, "fds", daemon_stats_entries(proc_self_fd, 1));
 	if (proc_task_fd >= 0)
-		add_u64(b, "threads", daemon_stats_entries(proc_task_fd, 0));
+		util_json_u64(b, "threads", daemon_stats_entries(proc_task_fd, 0));
 	json_builder_end_object(b);
 }
 
 static void add_session(JsonBuilder *b, const struct daemon_device *d)
 {
-	begin(b, "session");
-	add_bool(b, "connected", __atomic_load_n(&d->connected, __ATOMIC_RELAXED));
-	add_bool(b, "running", __atomic_load_n(&d->running, __ATOMIC_RELAXED));
-	add_bool(b, "channel", __atomic_load_n(&d->channel, __ATOMIC_RELAXED));
-	add_u64(b, "sessions", __atomic_load_n(&d->sessions, __ATOMIC_RELAXED));
-	add_u64(b, "resets", __atomic_load_n(&d->resets, __ATOMIC_RELAXED));
-	add_u64(b, "window_size", d->window_size);
-	add_u64(b, "max_mappings", d->table ? (uint64_t)d->config->max_mappings : 0);
+	util_json_begin(b, "session");
+	util_json_bool(b, "connected", __atomic_load_n(&d->connected, __ATOMIC_RELAXED));
+	util_json_bool(b, "running", __atomic_load_n(&d->running, __ATOMIC_RELAXED));
+	util_json_bool(b, "channel", __atomic_load_n(&d->channel, __ATOMIC_RELAXED));
+	util_json_u64(b, "sessions", __atomic_load_n(&d->sessions, __ATOMIC_RELAXED));
+	util_json_u64(b, "resets", __atomic_load_n(&d->resets, __ATOMIC_RELAXED));
+	util_json_u64(b, "window_size", d->window_size);
+	util_json_u64(b, "max_mappings", d->table ? (uint64_t)d->config->max_mappings : 0);
 	json_builder_end_object(b);
 }
 
@@ -85,11 +62,11 @@ static void add_table(JsonBuilder *b, struct dm_table *t)
 	struct dm_stats s;
 
 	dm_table_stats(t, &s);
-	begin(b, "table");
-#define X(name, kind, help) add_u64(b, #name, s.name);
+	util_json_begin(b, "table");
+#define X(name, kind, help) util_json_u64(b, #name, s.name);
 	DM_STATS(X)
 #undef X
-	add_bool(b, "broken", dm_host_broken(t));
+	util_json_bool(b, "broken", dm_host_broken(t));
 	json_builder_end_object(b);
 
 	json_builder_set_member_name(b, "map_latency_log2_ns");
@@ -104,13 +81,13 @@ static void add_mapping(void *ctx, const struct dm_range_info *r)
 	JsonBuilder *b = ctx;
 
 	json_builder_begin_object(b);
-	add_u64(b, "offset", r->offset);
-	add_u64(b, "len", r->len);
-	add_u64(b, "node", r->file.lo);
-	add_u64(b, "file_offset", r->file_offset);
-	add_u64(b, "pins", r->pins);
-	add_text(b, "state", r->state);
-	add_bool(b, "blank", r->blank);
+	util_json_u64(b, "offset", r->offset);
+	util_json_u64(b, "len", r->len);
+	util_json_u64(b, "node", r->file.lo);
+	util_json_u64(b, "file_offset", r->file_offset);
+	util_json_u64(b, "pins", r->pins);
+	util_json_string(b, "state", r->state);
+	util_json_bool(b, "blank", r->blank);
 	json_builder_end_object(b);
 }
 
@@ -119,10 +96,10 @@ static void add_fs(JsonBuilder *b, struct fs *fs)
 	struct fs_stats s;
 
 	fs_get_stats(fs, &s);
-	begin(b, "fs");
-	add_u64(b, "nodes", s.nodes);
-	add_u64(b, "handles", s.handles);
-	add_u64(b, "fds", s.fds);
+	util_json_begin(b, "fs");
+	util_json_u64(b, "nodes", s.nodes);
+	util_json_u64(b, "handles", s.handles);
+	util_json_u64(b, "fds", s.fds);
 	json_builder_end_object(b);
 }
 
@@ -131,13 +108,13 @@ static void add_shim(JsonBuilder *b, struct shim *shim)
 	struct shim_stats s;
 	bool alive = shim && shim_check(shim) && shim_get_stats(shim, &s) == 0;
 
-	begin(b, "shim");
-	add_bool(b, "active", alive);
+	util_json_begin(b, "shim");
+	util_json_bool(b, "active", alive);
 	if (alive) {
-		add_u64(b, "nodes", s.nodes);
-		add_u64(b, "backings", s.backings);
-		add_u64(b, "fds", s.fds);
-		add_u64(b, "refused", s.refused);
+		util_json_u64(b, "nodes", s.nodes);
+		util_json_u64(b, "backings", s.backings);
+		util_json_u64(b, "fds", s.fds);
+		util_json_u64(b, "refused", s.refused);
 	}
 	json_builder_end_object(b);
 }
@@ -148,13 +125,13 @@ static void add_policy(JsonBuilder *b, struct daemon_policy *policy)
 	struct policy_stats s;
 
 	daemon_policy_get_stats(policy, &s, &prefetch);
-	begin(b, "policy");
-#define X(name, help) add_u64(b, #name, s.name);
+	util_json_begin(b, "policy");
+#define X(name, help) util_json_u64(b, #name, s.name);
 	POLICY_STATS(X)
 #undef X
-	add_u64(b, "prefetch_ranges", prefetch.ranges);
-	add_u64(b, "prefetch_bytes", prefetch.bytes);
-	add_u64(b, "prefetch_dropped", prefetch.dropped);
+	util_json_u64(b, "prefetch_ranges", prefetch.ranges);
+	util_json_u64(b, "prefetch_bytes", prefetch.bytes);
+	util_json_u64(b, "prefetch_dropped", prefetch.dropped);
 	json_builder_end_object(b);
 }
 
@@ -163,8 +140,8 @@ static void add_watch(JsonBuilder *b, const struct watch *watch)
 	struct watch_stats s;
 
 	watch_get_stats(watch, &s);
-	begin(b, "watch");
-#define X(name, help) add_u64(b, #name, s.name);
+	util_json_begin(b, "watch");
+#define X(name, help) util_json_u64(b, #name, s.name);
 	WATCH_STATS(X)
 #undef X
 	json_builder_end_object(b);
@@ -174,14 +151,14 @@ static void add_fuse(JsonBuilder *b, struct fuse_session *session)
 {
 	struct fuse_op_stats s;
 
-	begin(b, "fuse");
+	util_json_begin(b, "fuse");
 	for (unsigned int i = 0; fuse_session_op_stats(session, i, &s); i++) {
 		if (!s.name || !s.count)
 			continue;
-		begin(b, s.name);
-		add_u64(b, "count", s.count);
-		add_u64(b, "errors", s.errors);
-		add_u64(b, "offloaded", s.offloaded);
+		util_json_begin(b, s.name);
+		util_json_u64(b, "count", s.count);
+		util_json_u64(b, "errors", s.errors);
+		util_json_u64(b, "offloaded", s.offloaded);
 		json_builder_end_object(b);
 	}
 	json_builder_end_object(b);
@@ -194,9 +171,9 @@ JsonNode *daemon_stats_json(const struct daemon_device *d, int proc_self_fd, int
 	g_autofree char *tag = g_utf8_make_valid(d->config->tag, -1);
 
 	json_builder_begin_object(b);
-	add_text(b, "version", DAXMAPD_VERSION);
-	add_text(b, "tag", tag);
-	add_u64(b, "uptime_ms", (util_now_ns() - d->started_ns) / 1000000u);
+	util_json_string(b, "version", DAXMAPD_VERSION);
+	util_json_string(b, "tag", tag);
+	util_json_u64(b, "uptime_ms", (util_now_ns() - d->started_ns) / 1000000u);
 	add_process(b, proc_self_fd, proc_task_fd);
 	add_session(b, d);
 	if (d->table)

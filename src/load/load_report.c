@@ -16,12 +16,6 @@ static void put_cpu(JsonBuilder *b, const char *name, int64_t ns, uint64_t ops)
 		json_builder_add_double_value(b, (double)ns / 1000 / (double)ops);
 }
 
-static void begin(JsonBuilder *b, const char *name)
-{
-	json_builder_set_member_name(b, name);
-	json_builder_begin_object(b);
-}
-
 static double us(const struct load_hist *h, double q)
 {
 	return (double)load_hist_quantile(h, q) / 1000;
@@ -29,7 +23,7 @@ static double us(const struct load_hist *h, double q)
 
 static void put_parameters(JsonBuilder *b, const struct load_config *c)
 {
-	begin(b, "parameters");
+	util_json_begin(b, "parameters");
 	util_json_string(b, "rw", load_rw_name(c->rw));
 	util_json_string(b, "engine", load_engine_name(c->engine));
 	util_json_u64(b, "bs", c->bs);
@@ -49,7 +43,7 @@ static void put_parameters(JsonBuilder *b, const struct load_config *c)
 
 static void put_dax(JsonBuilder *b, const struct load_result *r)
 {
-	begin(b, "dax");
+	util_json_begin(b, "dax");
 	util_json_u64(b, "hits", r->dax.hits);
 	util_json_u64(b, "maps", r->dax.maps);
 	util_json_u64(b, "removes", r->dax.removes);
@@ -62,7 +56,6 @@ static void put_dax(JsonBuilder *b, const struct load_result *r)
 void load_report_json(const struct load_run *run, const struct load_result *r)
 {
 	g_autoptr(JsonBuilder) b = json_builder_new();
-	g_autoptr(JsonGenerator) gen = json_generator_new();
 	g_autoptr(JsonNode) root = NULL;
 	g_autofree char *text = NULL;
 
@@ -72,7 +65,7 @@ void load_report_json(const struct load_run *run, const struct load_result *r)
 	util_json_u64(b, "ops", r->ops);
 	util_json_double(b, "iops", r->seconds > 0 ? (double)r->ops / r->seconds : 0);
 	util_json_double(b, "bytes_per_s", r->seconds > 0 ? (double)r->bytes / r->seconds : 0);
-	begin(b, "lat_us");
+	util_json_begin(b, "lat_us");
 	util_json_double(b, "p50", us(&r->hist, 0.5));
 	util_json_double(b, "p99", us(&r->hist, 0.99));
 	util_json_double(b, "max", us(&r->hist, 1));
@@ -80,7 +73,7 @@ void load_report_json(const struct load_run *run, const struct load_result *r)
 	util_json_u64(b, "verify_errors", r->verify_errors);
 	util_json_u64(b, "violations", r->violations);
 	util_json_string(b, "violation", r->violation);
-	begin(b, "cpu_us_per_op");
+	util_json_begin(b, "cpu_us_per_op");
 	put_cpu(b, "daemon", r->daemon_cpu, r->ops);
 	put_cpu(b, "load", r->load_cpu, r->ops);
 	json_builder_end_object(b);
@@ -91,8 +84,7 @@ void load_report_json(const struct load_run *run, const struct load_result *r)
 					    : r->fault);
 	json_builder_end_object(b);
 	root = json_builder_get_root(b);
-	json_generator_set_root(gen, root);
-	text = json_generator_to_data(gen, NULL);
+	text = json_to_string(root, FALSE);
 	puts(text);
 }
 

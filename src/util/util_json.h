@@ -3,6 +3,7 @@
 #ifndef DAXMAP_UTIL_JSON_H
 #define DAXMAP_UTIL_JSON_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <json-glib/json-glib.h>
@@ -18,6 +19,19 @@ static inline void util_json_double(JsonBuilder *b, const char *name, double v)
 {
 	json_builder_set_member_name(b, name);
 	json_builder_add_double_value(b, v);
+}
+
+static inline void util_json_bool(JsonBuilder *b, const char *name, bool v)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_add_boolean_value(b, v);
+}
+
+/** util_json_begin() - a member that is an object: json_builder_end_object() ends it */
+static inline void util_json_begin(JsonBuilder *b, const char *name)
+{
+	json_builder_set_member_name(b, name);
+	json_builder_begin_object(b);
 }
 
 /** util_json_string() - @v NULL: null */
