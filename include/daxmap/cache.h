@@ -18,8 +18,8 @@ struct dm_cache;
  * struct dm_cache_config - zero means the default
  * @slot_size: bytes, a power of two >= the driver's granule; 2 MiB
  * @free_low: percent of slots free below which the worker reclaims, where victims are unmapped
- *            ahead; default: about one slot in ten, at most 4
- * @free_high: percent up to which it does; default: twice that, at least 3 slots
+ *            ahead; default: as many whole ones as make a slot in ten, at most 4 slots
+ * @free_high: percent up to which it does; default: as make twice that, at least 3 slots
  * @remove_early: 1: unmap victims ahead of reuse, batched; -1: map over them; 0: measure both
  *                and take the cheaper. A driver that does not overlay leaves no choice.
  * @wait_ms: how long a get waits for a slot when all are pinned, before -EBUSY; 1000

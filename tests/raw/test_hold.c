@@ -328,6 +328,18 @@ static void *truncate_it(void *arg)
 	return NULL;
 }
 
+/* A truncation that waits for a VMM which does not answer. */
+static pthread_t hold_one(struct raw *r)
+{
+	pthread_t thread;
+
+	map_all(r, READ_ONLY);
+	guest_window_hold(r->window, true);
+	pthread_create(&thread, NULL, truncate_it, r);
+	g_assert_cmpint(raw_wait_stat(r, "watch.held", 1), ==, 1);
+	return thread;
+}
+
 /* The VMM does not answer: whoever truncates goes on, and the next one is not even held. */
 static void test_stuck_vmm(void)
 {
@@ -375,10 +387,7 @@ static void test_guard_dies(void)
 
 	if (!r)
 		return;
-	map_all(r, READ_ONLY);
-	guest_window_hold(r->window, true);
-	pthread_create(&thread, NULL, truncate_it, r);
-	g_assert_cmpint(raw_wait_stat(r, "watch.held", 1), ==, 1);
+	thread = hold_one(r);
 	g_assert_cmpint(kill(process_of(r, "(daxmapd-hold)"), SIGKILL), ==, 0);
 	pthread_join(thread, NULL);
 	guest_window_hold(r->window, false);
@@ -399,10 +408,7 @@ static void test_daemon_dies(void)
 
 	if (!r)
 		return;
-	map_all(r, READ_ONLY);
-	guest_window_hold(r->window, true);
-	pthread_create(&thread, NULL, truncate_it, r);
-	g_assert_cmpint(raw_wait_stat(r, "watch.held", 1), ==, 1);
+	thread = hold_one(r);
 	g_assert_cmpint(kill(raw_daemon_pid(r), SIGKILL), ==, 0);
 	pthread_join(thread, NULL);
 	guest_window_hold(r->window, false);

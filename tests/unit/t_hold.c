@@ -34,6 +34,17 @@ struct rig {
 	struct hold *hold;
 };
 
+static void rig_free(struct rig *g)
+{
+	hold_free(g->hold);
+	close(g->fd);
+	unlink(g->path);
+	rmdir(g->dir);
+	g_free(g->path);
+	g_free(g->dir);
+	g_free(g);
+}
+
 /* NULL: skipped. */
 static struct rig *rig_new(void)
 {
@@ -57,20 +68,8 @@ static struct rig *rig_new(void)
 	if (g->hold)
 		return g;
 	g_test_skip(why);
-	unlink(g->path);
-	rmdir(g->dir);
+	rig_free(g);
 	return NULL;
-}
-
-static void rig_free(struct rig *g)
-{
-	hold_free(g->hold);
-	close(g->fd);
-	unlink(g->path);
-	rmdir(g->dir);
-	g_free(g->path);
-	g_free(g->dir);
-	g_free(g);
 }
 
 /* The next event; fails when none comes. */
@@ -95,6 +94,15 @@ static void watch(struct rig *g)
 	g_assert_cmpint(e.kind, ==, HOLD_WATCHED);
 	g_assert_cmpuint(e.dev, ==, st.st_dev);
 	g_assert_cmpuint(e.ino, ==, st.st_ino);
+}
+
+static struct rig *rig_watched(void)
+{
+	struct rig *g = rig_new();
+
+	if (g)
+		watch(g);
+	return g;
 }
 
 static uint64_t size_of(struct rig *g)
@@ -140,14 +148,24 @@ static void join(pid_t pid)
 	g_assert_cmpint(status, ==, 0);
 }
 
-/* A child truncates, is held, and goes on. */
+/* A child truncates, and is held: the event that asks. */
+static struct hold_event ask(struct rig *g, enum how how, uint64_t to, pid_t *pid)
+{
+	struct hold_event e;
+
+	*pid = child(g, how, to);
+	e = next(g);
+	g_assert_cmpint(e.kind, ==, HOLD_ASKED);
+	return e;
+}
+
+/* And goes on. */
 static void check_held(struct rig *g, enum how how, uint64_t to)
 {
-	pid_t pid = child(g, how, to);
-	struct hold_event e = next(g);
+	pid_t pid;
+	struct hold_event e = ask(g, how, to, &pid);
 	uint64_t id = e.id;
 
-	g_assert_cmpint(e.kind, ==, HOLD_ASKED);
 	g_assert_cmpuint(e.length, ==, to);
 	g_assert_cmpuint(size_of(g), ==, SIZE);
 	g_assert_cmpint(waitpid(pid, NULL, WNOHANG), ==, 0);
@@ -163,11 +181,10 @@ static void check_held(struct rig *g, enum how how, uint64_t to)
 static void test_held(void)
 {
 	static const uint64_t to[] = {0, 1, PAGE - 1, PAGE, 5000, SIZE - PAGE - 1, SIZE - PAGE};
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 
 	if (!g)
 		return;
-	watch(g);
 	for (unsigned int i = 0; i < G_N_ELEMENTS(to); i++) {
 		check_held(g, TRUNCATE, to[i]);
 		check_held(g, FTRUNCATE, to[i]);
@@ -199,12 +216,11 @@ static void do_harmless(struct rig *g)
  * first event there is is that of a truncation. */
 static void test_others(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
 	pid = fork();
 	if (pid == 0)
 		do_harmless(g);
@@ -232,12 +248,11 @@ static void *own_truncations(void *arg)
 /* The daemon's own threads do not wait for the daemon. */
 static void test_own(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	pthread_t threads[2];
 
 	if (!g)
 		return;
-	watch(g);
 	for (int i = 0; i < 2; i++)
 		g_assert_cmpint(pthread_create(&threads[i], NULL, own_truncations, g), ==, 0);
 	for (int i = 0; i < 2; i++)
@@ -248,12 +263,11 @@ static void test_own(void)
 
 static void test_other_user(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
 	pid = fork();
 	if (pid == 0)
 		_exit(setresuid(65534, 65534, 65534) || truncate(g->path, 7));
@@ -267,12 +281,11 @@ static void test_other_user(void)
  * answer, and all is as before. */
 static void test_late(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	struct hold_event e;
 
 	if (!g)
 		return;
-	watch(g);
 	join(child(g, TRUNCATE, 100));
 	g_assert_cmpint(next(g).kind, ==, HOLD_ASKED);
 	g_assert_cmpint(next(g).kind, ==, HOLD_LATE);
@@ -291,15 +304,13 @@ static void test_late(void)
 /* The guard dies with a truncation in its hands. */
 static void test_guard_dies(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	struct hold_event e;
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
-	pid = child(g, FTRUNCATE, 100);
-	g_assert_cmpint(next(g).kind, ==, HOLD_ASKED);
+	ask(g, FTRUNCATE, 100, &pid);
 	g_assert_cmpint(kill(hold_guard_pid(g->hold), SIGKILL), ==, 0);
 	join(pid);
 	g_assert_cmpint(next(g).kind, ==, HOLD_DEAD);
@@ -314,14 +325,12 @@ static void test_guard_dies(void)
 /* And so does the daemon: the end of the socket is the end of the guard. */
 static void test_daemon_dies(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
-	pid = child(g, TRUNCATE, 100);
-	g_assert_cmpint(next(g).kind, ==, HOLD_ASKED);
+	ask(g, TRUNCATE, 100, &pid);
 	hold_free(g_steal_pointer(&g->hold));
 	join(pid);
 	rig_free(g);
@@ -330,16 +339,13 @@ static void test_daemon_dies(void)
 /* Who truncates is killed while it waits: told as over. */
 static void test_truncator_dies(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	struct hold_event e;
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
-	pid = child(g, TRUNCATE, 100);
-	e = next(g);
-	g_assert_cmpint(e.kind, ==, HOLD_ASKED);
+	e = ask(g, TRUNCATE, 100, &pid);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	hold_done(g->hold, e.id, 0);
@@ -352,14 +358,13 @@ static void test_truncator_dies(void)
 /* Asked about, let go, and then the file system refuses. */
 static void test_fails(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	int flags = 0, status;
 	struct hold_event e;
 	pid_t pid;
 
 	if (!g)
 		return;
-	watch(g);
 	g_assert_cmpint(ioctl(g->fd, FS_IOC_GETFLAGS, &flags), ==, 0);
 	flags |= FS_IMMUTABLE_FL;
 	if (ioctl(g->fd, FS_IOC_SETFLAGS, &flags) < 0) {
@@ -367,8 +372,7 @@ static void test_fails(void)
 		rig_free(g);
 		return;
 	}
-	pid = child(g, FTRUNCATE, 100);
-	e = next(g);
+	e = ask(g, FTRUNCATE, 100, &pid);
 	hold_done(g->hold, e.id, 0);
 	g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
 	g_assert_cmpint(status, !=, 0);
@@ -383,14 +387,13 @@ static void test_fails(void)
  * away. */
 static void test_many(void)
 {
-	struct rig *g = rig_new();
+	struct rig *g = rig_watched();
 	unsigned int left = 40, asked = 0, over = 0;
 	struct hold_event e;
 	struct pollfd p;
 
 	if (!g)
 		return;
-	watch(g);
 	for (unsigned int i = 0; i < left; i++)
 		child(g, i % 2 ? TRUNCATE : FTRUNCATE, (40 - i) * 3 * PAGE);
 	p = (struct pollfd){.fd = hold_event_fd(g->hold), .events = POLLIN};
