@@ -15,6 +15,7 @@
 
 #include <glib.h>
 
+#include "count_tasks.h"
 #include "vhost_fe.h"
 
 #define ITEMS_MAX 8u
@@ -122,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	g_assert_cmpint(pthread_join(reader, NULL), ==, 0);
 	fe_hangup(fe);
 	fe_free(fe);
-	fds = fe_fd_count();
+	fds = count_fds();
 	if (fds_before)
 		g_assert_cmpuint(fds, ==, fds_before);
 	fds_before = fds;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "count_tasks.h"
 #include "util_lock.h"
 #include "vhost_fe.h"
 
@@ -299,8 +300,8 @@ static void test_end_while_blocked(void)
 		expect(fe, 3);
 		fe_free(fe);
 		if (!threads)
-			threads = fe_thread_count();
-		g_assert_cmpuint(fe_thread_count(), ==, threads);
+			threads = count_tasks(0);
+		g_assert_cmpuint(count_tasks(threads), <=, threads);
 	}
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vhost_fe.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -307,24 +306,3 @@ void fe_echo(struct fe *fe, unsigned int ring, unsigned int slot, uint32_t len)
 	fe_post(fe, ring, head);
 }
 
-static unsigned int count_entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	unsigned int n = 0;
-
-	g_assert_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n - 3; /* ".", "..", and the directory itself or this thread */
-}
-
-unsigned int fe_fd_count(void)
-{
-	return count_entries("/proc/self/fd");
-}
-
-unsigned int fe_thread_count(void)
-{
-	return count_entries("/proc/self/task");
-}

@@ -93,9 +93,4 @@ unsigned int fe_used_count(struct fe *fe, unsigned int ring);
 /** fe_echo() - desc 0 (out, @len bytes) and 1 (in) at @slot; posts head 2 * slot. */
 void fe_echo(struct fe *fe, unsigned int ring, unsigned int slot, uint32_t len);
 
-/** fe_fd_count() - open descriptors of this process. */
-unsigned int fe_fd_count(void);
-/** fe_thread_count() - threads of this process. */
-unsigned int fe_thread_count(void);
-
 #endif
