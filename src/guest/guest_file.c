@@ -408,6 +408,17 @@ static bool is_worth_streaming(struct guest_files *fs, uint64_t len)
 		guest_admit_stream(fs->admit, fs->slot / len));
 }
 
+/* So that the mapper is not woken for nothing: where all is mapped, it sleeps. */
+static bool is_mapped(struct guest_file *f, uint64_t off)
+{
+	struct dm_ref ref;
+	int err = dm_cache_try_get(f->fs->cache, f->key, off, 1, false, &ref);
+
+	if (!err)
+		dm_cache_put(f->fs->cache, &ref);
+	return !err;
+}
+
 /* The slot after the one that is entered at @off, if somebody is on his way to it. */
 static void look_ahead(struct guest_file *f, uint64_t off, uint64_t len)
 {
@@ -417,7 +428,7 @@ static void look_ahead(struct guest_file *f, uint64_t off, uint64_t len)
 	if (off - start >= len || !is_worth_streaming(fs, len))
 		return;
 	if (guest_stream_enter(&f->streams, start / fs->slot) >= STREAM_MIN &&
-	    next < guest_file_size(f))
+	    next < guest_file_size(f) && !is_mapped(f, next))
 		make_wish(f, next, true);
 }
 

@@ -85,6 +85,7 @@ struct load_config {
 	gboolean null;
 	gboolean connect_only;
 	gboolean layout_only;
+	gboolean bind;
 	gboolean progress;
 	gboolean help;
 };

@@ -256,6 +256,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("files", STRING, &o->files, "number of files; default 1 (names of metadata loads: 1000)", "N"),
 		ENTRY("iodepth", STRING, &o->iodepth, "operations in flight of each job; default 1", "N"),
 		ENTRY("jobs", STRING, &o->jobs, "independent streams; default 1", "N"),
+		ENTRY("bind", NONE, &c->bind, "each thread that copies or waits for answers stays on one CPU, in turn over those allowed", NULL),
 		ENTRY("queues", STRING, &o->queues, "request queues to use; default: all there are", "N"),
 		ENTRY("rwmixread", STRING, &o->rwmixread, "percent of reads in randrw; default 50", "N"),
 		ENTRY("zipf", STRING, &o->zipf, "random places by Zipf's law with this exponent, scattered; default 0: uniform", "T"),

@@ -4,6 +4,7 @@
  * them go together, wait, look at the data once more, report.
  */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -217,6 +218,26 @@ static void clear_hot(struct load_run *run)
 	g_free(run->hot);
 }
 
+/* The n-th worker of either kind, rings' and hot ones, goes to the n-th CPU. */
+static bool place_workers(struct load_run *run, unsigned int rings)
+{
+	int cpus[CPU_SETSIZE], n = 0;
+	cpu_set_t set;
+
+	if (run->config->bind) {
+		if (sched_getaffinity(0, sizeof(set), &set) < 0) {
+			load_run_fail(run, -errno, "option --bind: which CPUs are allowed");
+			return false;
+		}
+		for (int i = 0; i < CPU_SETSIZE; i++)
+			if (CPU_ISSET(i, &set))
+				cpus[n++] = i;
+	}
+	for (unsigned int i = 0; i < run->nworkers; i++)
+		run->workers[i].cpu = n ? cpus[(i < rings ? i : i - rings) % (unsigned int)n] : -1;
+	return true;
+}
+
 static bool make_workers(struct load_run *run)
 {
 	const struct load_config *c = run->config;
@@ -247,7 +268,7 @@ static bool make_workers(struct load_run *run)
 				if (!make_op(w, &run->jobs[j]))
 					return false;
 	}
-	return true;
+	return place_workers(run, rings);
 }
 
 static void clear_workers(struct load_run *run)

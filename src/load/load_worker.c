@@ -21,6 +21,7 @@
  * last completion was taken. Operations finished together share one look at the clock.
  */
 #include <errno.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "load_run.h"
@@ -284,6 +285,19 @@ void load_forget(struct load_worker *w, uint64_t node)
 		forget_flush(w);
 }
 
+/* First thing in a thread. */
+static void stay(const struct load_worker *w)
+{
+	cpu_set_t set;
+
+	if (w->cpu < 0)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(w->cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) < 0)
+		load_run_fail(w->run, -errno, "option --bind: CPU %d", w->cpu);
+}
+
 /* --- lent operations --- */
 
 static void run_hot(struct load_worker *w, struct load_op *op)
@@ -313,6 +327,7 @@ static gpointer hot_thread(gpointer data)
 	struct load_hot *hot = w->run->hot;
 	struct load_op *op;
 
+	stay(w);
 	for (;;) {
 		util_mutex_lock(&hot->lock);
 		while (!hot->ops && !hot->stop)
@@ -334,6 +349,7 @@ static gpointer worker_thread(gpointer data)
 	struct load_worker *w = data;
 	struct guest_ring *hiprio = guest_frontend_ring(w->run->fe, 0);
 
+	stay(w);
 	load_run_wait_go(w->run);
 	for (;;) {
 		start_idle(w);

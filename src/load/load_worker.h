@@ -89,6 +89,7 @@ struct load_hot {
 struct load_worker {
 	struct load_run *run;
 	GThread *thread;
+	int cpu;	    /* where it stays; -1: anywhere */
 	unsigned int queue; /* 1.. */
 	struct guest_ring *ring;
 	struct load_op *ops;

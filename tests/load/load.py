@@ -95,6 +95,49 @@ def check_run(server, name, *args, window=False):
     return out
 
 
+def of_threads(pid, comm, field):
+    """What /proc/PID/task/*/status says in this field of the threads of this name."""
+    values = []
+    for task in os.listdir(f'/proc/{pid}/task'):
+        try:
+            with open(f'/proc/{pid}/task/{task}/status') as f:
+                status = dict(line.split(':', 1) for line in f)
+        except OSError:
+            continue
+        if status['Name'].strip() == comm:
+            values.append(status[field].strip())
+    return values
+
+
+def until(run, what):
+    """Asks until it is so, the run has ended, or half a minute is over."""
+    end = time.monotonic() + 30
+    good = what()
+    while not good and run.poll() is None and time.monotonic() < end:
+        good = what()
+    return good
+
+
+def threads(server):
+    """Seen from outside, while it runs and everything is mapped."""
+    allowed = sorted(str(c) for c in os.sched_getaffinity(0))
+    words = [LOAD, '--socket-path', server.socket, '--engine', 'auto', '--size', '8M', '--jobs', str(2 * len(allowed)),
+             '--bind', '--runtime', '90']
+
+    def spread():
+        return sorted(set(of_threads(run.pid, 'load', 'Cpus_allowed_list'))) == allowed
+
+    def asleep():
+        before = of_threads(run.pid, 'guest-mapper', 'voluntary_ctxt_switches')
+        time.sleep(0.5)
+        return before and before == of_threads(run.pid, 'guest-mapper', 'voluntary_ctxt_switches')
+
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        point(until(run, spread), '--bind spreads the threads over the CPUs')
+        point(until(run, asleep), 'the mapper sleeps when all is mapped, also where there are neighbours by chance')
+        run.kill()
+
+
 def io_modes(server):
     for rw in ['read', 'write', 'randread', 'randwrite', 'randrw']:
         check_run(server, f'{rw} by request', '--rw', rw, '--ops', OPS, '--size', '8M', '--jobs', '2',
@@ -133,6 +176,7 @@ def dax_modes(server):
                   '16M', '--window', '32M', '--ops', '6000', '--jobs', '6', '--queues', '1')
     check_run(server, 'a ramp', '--engine', 'auto', '--size', '16M', '--window', '32M', '--ramp', '0.2', '--runtime',
               '0.1', '--jobs', '2')
+    threads(server)
     out = check_run(server, 'admission never', '--engine', 'auto', '--admission', 'never', '--size', '8M',
                     '--ops', OPS)
     point(json.loads(out)['dax']['maps'] == 0, 'admission never maps nothing', out)
