@@ -66,6 +66,7 @@ struct load_config {
 	uint64_t bs;
 	uint64_t size;
 	uint64_t window;
+	uint64_t slot;
 	uint64_t seed;
 	uint64_t ops;
 	unsigned int iodepth;

@@ -44,6 +44,7 @@ struct guest_files *load_dax_files(struct load_run *run, char **why)
 		.admission = load_dax_admission(c),
 		.window = c->window,
 		.max_mappings = c->window_mode == GUEST_WINDOW_STRICT ? STRICT_MAPPINGS : 0,
+		.cache.slot_size = c->slot,
 		.cache.wait_ms = c->timeout * 1000,
 		.cache.vanilla = c->reclaim == LOAD_RECLAIM_VANILLA,
 	};
@@ -63,7 +64,7 @@ static bool start_trace(struct load_dax *d, struct load_run *run, char **why)
 		.info = {.seat = TRACE_SEAT_GUEST,
 			 .window_size = c->window ? MIN(c->window, have) : have,
 			 .granule = 4096,
-			 .slot_size = 2u << 20,
+			 .slot_size = c->slot,
 			 .budget = c->window_mode == GUEST_WINDOW_STRICT ? STRICT_MAPPINGS : 0,
 			 .caps = DM_WINDOW_OVERLAY | DM_WINDOW_SPLIT | DM_WINDOW_BEYOND_EOF,
 			 .batch = 255,

@@ -32,7 +32,7 @@ const char *load_engine_name(enum load_engine e)
 /* The options as they came: all strings, so that what is wrong can be quoted. */
 struct raw_options {
 	char *rw, *engine, *reclaim, *mode, *admission;
-	char *bs, *size, *window, *seed, *ops;
+	char *bs, *size, *window, *slot, *seed, *ops;
 	char *iodepth, *jobs, *files, *queues, *rwmixread, *poll_us, *timeout, *pid;
 	char *zipf, *runtime, *ramp;
 };
@@ -129,6 +129,7 @@ static void set_defaults(struct load_config *c)
 		.window_mode = GUEST_WINDOW_STRICT,
 		.admission = -1,
 		.bs = 4096,
+		.slot = 2u << 20,
 		.size = 256ull << 20,
 		.seed = 1,
 		.iodepth = 1,
@@ -169,6 +170,7 @@ static bool parse_numbers(struct load_config *c, const struct raw_options *o, GE
 	good = parse_u64("bs", o->bs, 512, 1u << 20, true, &c->bs, error) &&
 	       parse_u64("size", o->size, 4096, 1ull << 42, true, &c->size, error) &&
 	       parse_u64("window", o->window, 2u << 20, 1ull << 40, true, &c->window, error) &&
+	       parse_u64("slot", o->slot, 4096, 1u << 30, true, &c->slot, error) &&
 	       parse_u64("seed", o->seed, 0, UINT64_MAX, false, &c->seed, error) &&
 	       parse_u64("ops", o->ops, 1, UINT64_MAX, true, &c->ops, error) &&
 	       parse_uint("iodepth", o->iodepth, 1, 1024, &c->iodepth, error) &&
@@ -205,6 +207,10 @@ static bool check(struct load_config *c, GError **error)
 	text = g_strdup_printf("%" G_GUINT64_FORMAT, c->bs);
 	if (!util_is_pow2(c->bs))
 		return refuse(error, "bs", text, "a power of two, 512..1M");
+	g_free(text);
+	text = g_strdup_printf("%" G_GUINT64_FORMAT, c->slot);
+	if (!util_is_pow2(c->slot) || c->slot < c->bs)
+		return refuse(error, "slot", text, "a power of two, 4K..1G, at least --bs");
 	if (load_is_io(c->rw) && c->size / c->files < c->bs) {
 		g_free(text);
 		text = g_strdup_printf("%" G_GUINT64_FORMAT, c->size);
@@ -266,6 +272,7 @@ static GOptionContext *make_context(struct load_config *c, struct raw_options *o
 		ENTRY("seed", STRING, &o->seed, "of all that is random; default 1", "N"),
 		ENTRY("verify", NONE, &c->verify, "check every page read, and all that was written at the end", NULL),
 		ENTRY("window", STRING, &o->window, "use so much of the DAX window; default: all of it", "SIZE"),
+		ENTRY("slot", STRING, &o->slot, "bytes that are mapped at a time; default 2M, as a Linux guest's", "SIZE"),
 		ENTRY("window-mode", STRING, &o->mode, "play a VMM that refuses overlaps (QEMU), or one that overlays; default strict", "strict|overlay"),
 		ENTRY("reclaim", STRING, &o->reclaim, "fine, or vanilla: the published baseline; default fine", "fine|vanilla"),
 		ENTRY("admission", STRING, &o->admission, "what is mapped: all, and operations wait for it; nothing; what has proved worth it; all, and requests serve the meantime; default: adaptive with --engine=auto, eager with dax, but always with --mmap and --reclaim=vanilla", "always|never|adaptive|eager"),

@@ -177,6 +177,9 @@ def dax_modes(server):
     check_run(server, 'a ramp', '--engine', 'auto', '--size', '16M', '--window', '32M', '--ramp', '0.2', '--runtime',
               '0.1', '--jobs', '2')
     threads(server)
+    for slot in ['64K', '1M']:
+        check_run(server, f'slots of {slot}', '--rw', 'randrw', '--engine', 'dax', '--admission', 'always', '--slot', slot,
+                  '--size', '32M', '--window', '4M', '--ops', OPS, '--jobs', '2', window=True)
     out = check_run(server, 'admission never', '--engine', 'auto', '--admission', 'never', '--size', '8M',
                     '--ops', OPS)
     point(json.loads(out)['dax']['maps'] == 0, 'admission never maps nothing', out)
@@ -223,6 +226,9 @@ def bad_options():
             (['--window-mode', 'none'], ['--window-mode', 'strict|overlay']),
             (['--size', '1K'], ['--size', '1K', '4096..']),
             (['--zipf', 'x'], ['--zipf', "'x'", '0..10']),
+            (['--slot', '3M'], ['--slot', '3145728', 'power of two']),
+            (['--slot', '64K', '--bs', '128K'], ['--slot', '65536', '--bs']),
+            (['--slot', '2K'], ['--slot', '2K', '4096']),
             (['--ramp', '1', '--ops', '5'], ['--ramp', 'not with --ops']),
             (['--no-such'], ['no-such']),
             (['extra'], ['extra']),
