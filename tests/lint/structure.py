@@ -101,7 +101,7 @@ def tracked(root):
 
 def check_tree(tap, root):
     bad = {'a path that climbs in an include': [], 'no SPDX line': [], 'too long': [],
-           'a registry host or a path of one machine': []}
+           'a registry host or a path of one machine': [], 'a marker of a merge': []}
     host = re.compile(r'(deb|security)\.debian\.' + r'org|registry\.npmjs|/' + r'home/\w')
     for name in tracked(root):
         try:
@@ -112,6 +112,8 @@ def check_tree(tap, root):
         lines = text.splitlines()
         if host.search(text):
             bad['a registry host or a path of one machine'].append(name)
+        if re.search(r'^(<{7}|>{7}) ', text, re.M):
+            bad['a marker of a merge'].append(name)
         if not SOURCE.search(name):
             continue
         if not any('SPDX-License-Identifier: Apache-2.0' in line for line in lines[:4]):
