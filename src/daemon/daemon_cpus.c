@@ -6,6 +6,8 @@
 
 #include <glib.h>
 
+#include "util_cpus.h"
+
 /* syscalls: sched_setaffinity */
 
 static bool parse_range(const char *text, cpu_set_t *set)
@@ -69,20 +71,13 @@ static const cpu_set_t *our_cpus(void)
 /* The @n-th of them, counting round. */
 static bool nth_cpu(unsigned int n, cpu_set_t *out)
 {
-	const cpu_set_t *ours = our_cpus();
-	int count = CPU_COUNT(ours);
+	int cpu = util_cpus_nth(our_cpus(), n);
 
-	if (count == 0)
+	if (cpu < 0)
 		return false;
-	n %= (unsigned int)count;
-	for (unsigned int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET(cpu, ours) || n-- > 0)
-			continue;
-		CPU_ZERO(out);
-		CPU_SET(cpu, out);
-		return true;
-	}
-	return false;
+	CPU_ZERO(out);
+	CPU_SET(cpu, out);
+	return true;
 }
 
 bool daemon_cpus_bind(const char *lists, unsigned int queue)

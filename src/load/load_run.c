@@ -23,6 +23,7 @@
 #include "load_run.h"
 #include "trace_writer.h"
 #include "load_sum.h"
+#include "util_cpus.h"
 #include "util_rcu.h"
 
 #define SPARE_REQUESTS 64u
@@ -221,20 +222,15 @@ static void clear_hot(struct load_run *run)
 /* The n-th worker of either kind, rings' and hot ones, goes to the n-th CPU. */
 static bool place_workers(struct load_run *run, unsigned int rings)
 {
-	int cpus[CPU_SETSIZE], n = 0;
 	cpu_set_t set;
 
-	if (run->config->bind) {
-		if (sched_getaffinity(0, sizeof(set), &set) < 0) {
-			load_run_fail(run, -errno, "option --bind: which CPUs are allowed");
-			return false;
-		}
-		for (int i = 0; i < CPU_SETSIZE; i++)
-			if (CPU_ISSET(i, &set))
-				cpus[n++] = i;
+	CPU_ZERO(&set);
+	if (run->config->bind && sched_getaffinity(0, sizeof(set), &set) < 0) {
+		load_run_fail(run, -errno, "option --bind: which CPUs are allowed");
+		return false;
 	}
 	for (unsigned int i = 0; i < run->nworkers; i++)
-		run->workers[i].cpu = n ? cpus[(i < rings ? i : i - rings) % (unsigned int)n] : -1;
+		run->workers[i].cpu = util_cpus_nth(&set, i < rings ? i : i - rings);
 	return true;
 }
 
