@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "bench_median.h"
 #include "util_lock.h"
 #include "window_fake.h"
 
@@ -462,21 +463,13 @@ static void run(bool overlay, enum pattern pattern, bool forward, double work, s
 
 /* --- full against forward --- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(const struct outcome *o, int n, size_t field)
 {
 	double v[MAX_ROUNDS];
 
 	for (int i = 0; i < n; i++)
 		v[i] = *(const double *)((const char *)&o[i] + field);
-	qsort(v, (size_t)n, sizeof(v[0]), by_value);
-	return v[n / 2];
+	return bench_median(v, (size_t)n);
 }
 
 static double mean(const struct outcome *o, int n, size_t field)

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "bench_median.h"
 #include "util_lock.h"
 #include "window_fake.h"
 
@@ -48,19 +49,6 @@ static uint64_t rnd(uint64_t *s)
 	*s ^= *s >> 7;
 	*s ^= *s << 17;
 	return *s >> 11;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-	qsort(v, n, sizeof(*v), by_value);
-	return v[n / 2];
 }
 
 /* (a) */
@@ -207,7 +195,7 @@ static void bench_hit(unsigned int threads, uint64_t slots, uint64_t ops)
 			ns[how][r] = hit_round(&h, threads);
 		}
 	for (unsigned int how = 0; how < 5; how++)
-		m[how] = median(ns[how], ROUNDS);
+		m[how] = bench_median(ns[how], ROUNDS);
 	for (unsigned int how = 0; how < 5; how++)
 		printf("  %-7s %7.1f ns a hit, %u threads, %" G_GUINT64_FORMAT " ranges\n",
 		       names[how], m[how], threads, slots);
@@ -298,7 +286,8 @@ static void bench_map(uint64_t maps)
 			rate[k][r] = map_round(1 + (k & 1), k & 2, k & 4, maps);
 	for (unsigned int k = 0; k < 8; k++)
 		printf("bench c threads=%u files=%s manager=%s maps_per_s=%.0f\n", 1 + (k & 1),
-		       k & 2 ? "64" : "1", k & 4 ? "forward" : "full", median(rate[k], ROUNDS));
+		       k & 2 ? "64" : "1", k & 4 ? "forward" : "full",
+		       bench_median(rate[k], ROUNDS));
 }
 
 /* (d) */

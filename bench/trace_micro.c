@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "bench_median.h"
 #include "trace_reader.h"
 #include "trace_writer.h"
 #include "util_lock.h"
@@ -151,19 +152,13 @@ static double turn(struct trace_stream *s, const char *from, char *to)
 	return (double)(util_now_ns() - begun);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static void hits(const char *path)
 {
 	struct trace_writer *w = begin(path);
 	struct trace_stream *s = trace_stream_new(w);
 	g_autofree char *from = g_malloc0((size_t)HIT_PAGES * PAGE), *to = g_malloc0(PAGE);
 	g_autofree double *on = g_new(double, TURNS), *off = g_new(double, TURNS);
+	double ratio, noise;
 
 	memset(from, 1, (size_t)HIT_PAGES * PAGE);
 	for (unsigned int i = 0; i < TURNS; i++) {
@@ -172,11 +167,10 @@ static void hits(const char *path)
 		on[i] = 2 * b / (a + c);
 		off[i] = c / a;
 	}
-	qsort(on, TURNS, sizeof(*on), by_value);
-	qsort(off, TURNS, sizeof(*off), by_value);
-	printf("hits recorded  %6.4f of the time without, noise %6.4f\n", on[TURNS / 2],
-	       off[TURNS / 2]);
-	printf("bench trace_hits ratio=%.4f noise=%.4f\n", on[TURNS / 2], off[TURNS / 2]);
+	ratio = bench_median(on, TURNS);
+	noise = bench_median(off, TURNS);
+	printf("hits recorded  %6.4f of the time without, noise %6.4f\n", ratio, noise);
+	printf("bench trace_hits ratio=%.4f noise=%.4f\n", ratio, noise);
 	trace_stream_free(s);
 	trace_writer_free(w, NULL);
 }
