@@ -3,7 +3,6 @@
 #ifndef DAXMAP_T_FS_COMMON_H
 #define DAXMAP_T_FS_COMMON_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 
+#include "count_tasks.h"
 #include "fs.h"
 
 struct share {
@@ -26,18 +26,6 @@ struct share {
 };
 
 static struct fs_cred me; /* whoever runs the test; set by t_share_start() */
-
-static inline guint t_count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	guint n = 0;
-
-	g_assert_nonnull(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 static inline char *t_path(const struct share *s, const char *name)
 {
@@ -61,7 +49,7 @@ static inline void t_share_start(struct share *s)
 	g_autoptr(GError) error = NULL;
 
 	me = (struct fs_cred){.uid = geteuid(), .gid = getegid()};
-	s->fds = t_count_fds();
+	s->fds = count_fds();
 	s->config.root_fd = open(s->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	s->config.proc_self_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	s->fs = fs_new(&s->config, &s->hooks, &error);
@@ -74,7 +62,7 @@ static inline void t_share_stop(struct share *s)
 {
 	fs_free(s->fs);
 	s->fs = NULL;
-	g_assert_cmpuint(t_count_fds(), ==, s->fds);
+	g_assert_cmpuint(count_fds(), ==, s->fds);
 }
 
 static inline void t_share_setup(struct share *s, gconstpointer data)

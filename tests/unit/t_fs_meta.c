@@ -368,7 +368,7 @@ static void reset_forgets_all(struct share *s, gconstpointer d)
 	uint64_t f = 0;
 	guint before;
 
-	before = t_count_fds();
+	before = count_fds();
 	for (int i = 0; i < 700; i++) {
 		g_autofree char *n = g_strdup_printf("f%d", i);
 
@@ -381,7 +381,7 @@ static void reset_forgets_all(struct share *s, gconstpointer d)
 	g_assert_cmpuint(t_stats(s).nodes, ==, 1);
 	g_assert_cmpuint(t_stats(s).handles, ==, 0);
 	g_assert_cmpuint(t_stats(s).fds, ==, 1);
-	g_assert_cmpuint(t_count_fds(), ==, before);
+	g_assert_cmpuint(count_fds(), ==, before);
 	g_assert_cmpint(fs_getattr(s->fs, f, false, 0, &a), ==, -ESTALE);
 	g_assert_cmpint(fs_lookup(s->fs, FS_ROOT_ID, "f3", &a), ==, 0);
 }

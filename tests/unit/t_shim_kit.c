@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "count_tasks.h"
 #include "util_fd.h"
 #include "util_lock.h"
 
@@ -118,11 +119,6 @@ void kit_settle(struct shim *s, uint64_t nodes, uint64_t fds)
 unsigned int kit_count_fds(pid_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%d/fd", (int)pid);
-	g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-	unsigned int n = 0;
 
-	g_assert_nonnull(dir);
-	while (g_dir_read_name(dir))
-		n++;
-	return n;
+	return count_entries(path);
 }
