@@ -23,8 +23,8 @@
 
 #include "daemon_http.h"
 #include "util_fd.h"
-#include "util_sock.h"
 #include "util_lock.h"
+#include "util_sock.h"
 
 #define DEAF_MS 500
 

@@ -44,6 +44,13 @@ static bool refuse(GError **error, const char *option, const char *value, const 
 	return false;
 }
 
+static bool refuse_u64(GError **error, const char *option, uint64_t value, const char *allowed)
+{
+	g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, value);
+
+	return refuse(error, option, text, allowed);
+}
+
 static bool parse_choice(const char *option, const char *value, const char *const *names, size_t n,
 			 unsigned int first, int *out, GError **error)
 {
@@ -190,8 +197,6 @@ static bool parse_numbers(struct load_config *c, const struct raw_options *o, GE
 
 static bool check(struct load_config *c, GError **error)
 {
-	g_autofree char *text = NULL;
-
 	if (!c->socket_path && !c->null) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
 			    "option --socket-path is missing (or --null)");
@@ -204,18 +209,12 @@ static bool check(struct load_config *c, GError **error)
 			    "option --ramp: not with --ops");
 		return false;
 	}
-	text = g_strdup_printf("%" G_GUINT64_FORMAT, c->bs);
 	if (!util_is_pow2(c->bs))
-		return refuse(error, "bs", text, "a power of two, 512..1M");
-	g_free(text);
-	text = g_strdup_printf("%" G_GUINT64_FORMAT, c->slot);
+		return refuse_u64(error, "bs", c->bs, "a power of two, 512..1M");
 	if (!util_is_pow2(c->slot) || c->slot < c->bs)
-		return refuse(error, "slot", text, "a power of two, 4K..1G, at least --bs");
-	if (load_is_io(c->rw) && c->size / c->files < c->bs) {
-		g_free(text);
-		text = g_strdup_printf("%" G_GUINT64_FORMAT, c->size);
-		return refuse(error, "size", text, "at least --bs for each of --files");
-	}
+		return refuse_u64(error, "slot", c->slot, "a power of two, 4K..1G, at least --bs");
+	if (load_is_io(c->rw) && c->size / c->files < c->bs)
+		return refuse_u64(error, "size", c->size, "at least --bs for each of --files");
 	if (c->null && c->sums) {
 		g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
 			    "option --sum: not with --null, which has no files");
